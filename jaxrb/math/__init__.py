@@ -1,0 +1,21 @@
+"""Fixed-size algebra in component form, the vocabulary of the hot path."""
+
+from .safe import safe_divide as safe_divide, safe_sqrt as safe_sqrt
+from .small import (
+    Diag3 as Diag3,
+    InertiaTensor as InertiaTensor,
+    Mat3 as Mat3,
+    Sym3 as Sym3,
+    solve3 as solve3,
+)
+from .vec import (
+    Quat as Quat,
+    Vec3 as Vec3,
+    cross as cross,
+    dot as dot,
+    hadamard as hadamard,
+    norm as norm,
+    rotate as rotate,
+    rotate_inverse as rotate_inverse,
+    select as select,
+)

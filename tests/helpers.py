@@ -1,0 +1,31 @@
+"""Shared by the tests: differences and convergence orders."""
+
+import numpy as np
+
+
+def differences(function, x, step=1e-3):
+    """The Jacobian of `function` at the array `x` by central differences of order 4.
+
+    With step 1e-3 and derivatives of order one, truncation (h^4/30 times the fifth
+    derivative) and round-off (eps/h) are both near 1e-13.
+    """
+    x = np.asarray(x, float)
+    columns = []
+    for index in np.ndindex(x.shape):
+        e = np.zeros(x.shape)
+        e[index] = step
+        f = [np.asarray(function(x + k * e)) for k in (-2, -1, 1, 2)]
+        columns.append((f[0] - 8 * f[1] + 8 * f[2] - f[3]) / (12 * step))
+    stacked = np.stack(columns, axis=-1)
+    return stacked.reshape(*stacked.shape[:-1], *x.shape)
+
+
+def slope(sizes, errors):
+    """The order p of errors ~ sizes^p, by least squares in logarithms."""
+    return np.polyfit(np.log(sizes), np.log(errors), 1)[0]
+
+
+def unsign(q, like):
+    """`q` or -q, which are one rotation, whichever is closer to `like`."""
+    q, like = np.asarray(q), np.asarray(like)
+    return np.where(np.sum(q * like, axis=-1, keepdims=True) < 0, -q, q)
