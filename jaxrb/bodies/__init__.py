@@ -1,0 +1,6 @@
+"""Rigid bodies and their states."""
+
+from .inertial import Inertial as Inertial
+from .phase import Phase as Phase
+from .rigid_body import RigidBody as RigidBody
+from .state import State as State

@@ -1,0 +1,112 @@
+"""A rigid body: a shape with a mass and an inertia tensor."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from .._validate import known, real_array, require, require_positive
+from ..math import Diag3, InertiaTensor, Sym3, Vec3
+from ..shapes import AbstractConvexShape
+
+
+class RigidBody(eqx.Module):
+    """A rigid body whose body frame has its origin at the centre of mass.
+
+    Attributes:
+        shape: the solid, in the body frame.
+        mass: [kg], positive.
+        inertia: about the centre of mass in the body frame [kg m^2]: principal moments,
+            shape (3,), or the full tensor, shape (3, 3). None means uniform density; then
+            it follows from the shape and the mass, and so do its derivatives. If it is
+            given, the origin of the shape is taken as the centre of mass.
+
+    Raises:
+        ValueError: if the mass is not positive, or the tensor is not symmetric, positive
+            definite and possible for a solid (each principal moment at most the sum of
+            the other two).
+    """
+
+    shape: AbstractConvexShape
+    mass: Float[Array, ""]
+    inertia: Float[Array, "3"] | Float[Array, "3 3"] | None
+
+    def __init__(self, shape: AbstractConvexShape, mass=1.0, inertia=None):
+        if not isinstance(shape, AbstractConvexShape):
+            raise ValueError(f"RigidBody.shape must be a bounded shape; got {shape!r}.")
+        self.shape = shape
+        self.mass = real_array(mass, "RigidBody.mass", ())
+        require_positive(self.mass, "RigidBody.mass")
+        if inertia is None:
+            self.inertia = None
+            shape.mass_properties(mass=self.mass)  # says now if it has no closed form
+            return
+        self.inertia = real_array(inertia, "RigidBody.inertia")
+        if self.inertia.shape not in ((3,), (3, 3)):
+            raise ValueError(
+                f"RigidBody.inertia must have shape (3,) or (3, 3); got {self.inertia.shape}."
+            )
+        require(self.inertia, "RigidBody.inertia", np.isfinite, "finite")
+        _check_inertia(self.inertia)
+
+    def inertia_tensor(self) -> InertiaTensor:
+        """The tensor about the centre of mass, in component form [kg m^2]."""
+        inertia = self.inertia
+        if inertia is None:
+            inertia = self.shape.mass_properties(mass=self.mass).inertia
+        return Diag3(Vec3.of(inertia)) if inertia.ndim == 1 else Sym3.of(inertia)
+
+
+def _check_inertia(inertia: Array) -> None:
+    numbers = known(inertia)
+    if numbers is None:
+        return
+    tolerance = 64 * np.finfo(numbers.dtype).eps
+    if numbers.ndim == 2:
+        scale = np.abs(numbers).max()
+        if np.abs(numbers - numbers.T).max() > tolerance * scale:
+            raise ValueError(
+                f"RigidBody.inertia must be symmetric; got {numbers.tolist()}. "
+                "Pass (J + J.T)/2 if the rest is noise."
+            )
+        numbers = np.linalg.eigvalsh((numbers + numbers.T) / 2)
+    if not (numbers > 0).all():
+        raise ValueError(
+            f"RigidBody.inertia must be positive definite; its moments are {numbers.tolist()}."
+        )
+    if 2 * numbers.max() > numbers.sum() * (1 + tolerance):
+        raise ValueError(
+            "RigidBody.inertia is impossible for a solid: no principal moment may exceed the "
+            f"sum of the other two; they are {numbers.tolist()}."
+        )
+
+
+def possible_inertia(inertia: InertiaTensor) -> Bool[Array, "..."]:
+    """Whether a tensor is positive definite with moments that satisfy the triangle inequality.
+
+    Equivalent to K = tr(J)/2 I - J, the second moment of the mass, being positive
+    semidefinite and of rank at least two; both are tested by leading minors, without
+    eigenvalues.
+    """
+    sym = inertia.to_sym()
+    d, o = sym.diagonal, sym.off
+    half_trace = (d.x + d.y + d.z) / 2
+    slack = 64 * jnp.finfo(half_trace.dtype).eps * half_trace
+
+    def minors(a, b, c, yz, xz, xy):
+        det = a * (b * c - yz * yz) - xy * (xy * c - yz * xz) + xz * (xy * yz - b * xz)
+        return (
+            jnp.minimum(a, jnp.minimum(b, c)),
+            a * b - xy * xy,
+            b * c - yz * yz,
+            a * c - xz * xz,
+            det,
+        )
+
+    j1, j2, _, _, j3 = minors(d.x, d.y, d.z, o.x, o.y, o.z)
+    definite = (j1 > 0) & (j2 > 0) & (j3 > 0)
+    k1, *planes, k3 = minors(half_trace - d.x, half_trace - d.y, half_trace - d.z, -o.x, -o.y, -o.z)
+    possible = (k1 >= -slack) & (k3 >= -slack * half_trace**2)
+    for minor in planes:
+        possible &= minor >= -slack * half_trace
+    return definite & possible

@@ -1,0 +1,153 @@
+"""The state of all bodies of a world, as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._validate import known, real_array
+from ..lie import quaternion as quaternions
+from ..math import Quat, Vec3
+from .inertial import Inertial
+from .phase import Phase
+from .rigid_body import RigidBody
+
+if TYPE_CHECKING:
+    from ..simulate.world import World
+
+# Quaternions further from unit length than this are taken for a mistake, not round-off.
+UNIT_TOLERANCE = 1e-3
+
+
+class State(eqx.Module):
+    """Poses and velocities of all bodies; states along a trajectory add leading axes.
+
+    Attributes:
+        position: of the centres of mass, world frame [m], shape (n_bodies, 3).
+        quaternion: body to world, scalar first, shape (n_bodies, 4); normalised.
+        velocity: of the centres of mass, world frame [m/s], shape (n_bodies, 3).
+        angular_velocity: body frame [rad/s], shape (n_bodies, 3).
+
+    Raises:
+        ValueError: if shapes or dtypes disagree, or a quaternion is not of unit length to
+            1e-3 (closer ones are normalised).
+    """
+
+    position: Float[Array, "*steps n_bodies 3"]
+    quaternion: Float[Array, "*steps n_bodies 4"]
+    velocity: Float[Array, "*steps n_bodies 3"]
+    angular_velocity: Float[Array, "*steps n_bodies 3"]
+
+    def __init__(self, position, quaternion, velocity, angular_velocity):
+        given = {
+            "position": (position, 3),
+            "quaternion": (quaternion, 4),
+            "velocity": (velocity, 3),
+            "angular_velocity": (angular_velocity, 3),
+        }
+        arrays = {name: real_array(value, f"State.{name}") for name, (value, _) in given.items()}
+        lead = arrays["position"].shape[:-1]
+        for name, array in arrays.items():
+            width = given[name][1]
+            if array.ndim < 2 or array.shape != (*lead, width):
+                raise ValueError(
+                    f"State.{name} must have shape (n_bodies, {width}), the same n_bodies as "
+                    f"position, whose shape is {arrays['position'].shape}; got {array.shape}."
+                )
+            if array.dtype != arrays["position"].dtype:
+                raise ValueError(
+                    "The fields of a State must share one dtype; position has "
+                    f"{arrays['position'].dtype}, {name} has {array.dtype}."
+                )
+        q = arrays["quaternion"]
+        length = jnp.sqrt(jnp.sum(q**2, axis=-1, keepdims=True))
+        numbers = known(length)
+        if numbers is not None and np.any(np.abs(numbers - 1) > UNIT_TOLERANCE):
+            raise ValueError(
+                f"State.quaternion must have unit length to {UNIT_TOLERANCE:g}; its length is "
+                f"{numbers[..., 0].tolist()}. Divide it by its length if that is what you mean."
+            )
+        self.position = arrays["position"]
+        # A traced quaternion that is far from unit length is left for `simulate` to report.
+        near = jnp.abs(length - 1) <= UNIT_TOLERANCE
+        self.quaternion = q / jnp.where(near, length, jnp.ones_like(length))
+        self.velocity = arrays["velocity"]
+        self.angular_velocity = arrays["angular_velocity"]
+
+    @staticmethod
+    def from_momenta(
+        world: World,
+        *,
+        position,
+        linear_momentum,
+        angular_momentum,
+        quaternion=None,
+    ) -> State:
+        """The state with given momenta.
+
+        Args:
+            world: gives masses and inertia tensors.
+            position: of the centres of mass, world frame [m], shape (n_bodies, 3).
+            linear_momentum: world frame [kg m/s], shape (n_bodies, 3).
+            angular_momentum: about the centres of mass, body frame [kg m^2/s], shape
+                (n_bodies, 3); Tran and Leok's Pi.
+            quaternion: body to world, shape (n_bodies, 4); the identity by default.
+        """
+        position = real_array(position, "position")
+        n_bodies = len(world.bodies)
+        shape = (n_bodies, 3)
+        gamma = real_array(linear_momentum, "linear_momentum", shape)
+        pi = real_array(angular_momentum, "angular_momentum", shape)
+        if quaternion is None:
+            identity = jnp.array([1.0, 0.0, 0.0, 0.0], position.dtype)
+            quaternion = jnp.broadcast_to(identity, (n_bodies, 4))
+        inertial = Inertial.of(world.bodies, position.dtype)
+        quaternion = real_array(quaternion, "quaternion")
+        phase = Phase(Vec3.of(position), Quat.of(quaternion), Vec3.of(gamma), Vec3.of(pi))
+        return State(
+            position,
+            quaternion,
+            inertial.velocity(phase).array(),
+            inertial.angular_velocity(phase).array(),
+        )
+
+    @property
+    def rotation_matrix(self) -> Float[Array, "*steps n_bodies 3 3"]:
+        """Body to world, shape (..., n_bodies, 3, 3)."""
+        return quaternions.to_matrix(self.quaternion)
+
+
+def to_phase(state: State, inertial: Inertial) -> Phase:
+    """Component form, with momenta and normalised quaternions."""
+    q = Quat.of(state.quaternion)
+    return Phase(
+        Vec3.of(state.position),
+        q / jnp.sqrt(q.norm_squared()),
+        Vec3.of(state.velocity) * inertial.mass,
+        inertial.inertia.matvec(Vec3.of(state.angular_velocity)),
+    )
+
+
+def from_phase(phase: Phase, inertial: Inertial) -> State:
+    """The arrays of a phase."""
+    return State(
+        phase.position.array(),
+        phase.orientation.array(),
+        inertial.velocity(phase).array(),
+        inertial.angular_velocity(phase).array(),
+    )
+
+
+def check_bodies(bodies: Sequence[RigidBody], state: State) -> None:
+    """Raises `ValueError` unless the state is one state of these bodies."""
+    if state.position.ndim != 2 or state.position.shape[0] != len(bodies):
+        raise ValueError(
+            f"The world has {len(bodies)} bodies, so State.position must have shape "
+            f"({len(bodies)}, 3); got {state.position.shape}. Use jax.vmap or simulate_batch "
+            "for a batch of states."
+        )

@@ -1,0 +1,59 @@
+"""Boxes."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..math import Vec3, dot, hadamard
+from .base import AbstractConvexShape, length_parameter
+
+
+class Box(AbstractConvexShape):
+    """The solid |x| <= a, |y| <= b, |z| <= c.
+
+    Attributes:
+        half_extents: (a, b, c) [m], positive.
+    """
+
+    half_extents: Float[Array, "3"]
+
+    def __init__(self, half_extents):
+        self.half_extents = length_parameter(half_extents, "Box.half_extents", (3,))
+
+    def support_map(self, direction: Vec3):
+        """The corner furthest along d; the middle of the edge or face if several are, to
+        round-off of a unit direction."""
+
+        def side(d):
+            return jnp.where(jnp.abs(d) > 8 * jnp.finfo(d.dtype).eps, jnp.sign(d), 0.0)
+
+        signs = Vec3(side(direction.x), side(direction.y), side(direction.z))
+        corner = hadamard(Vec3.of(self.half_extents), signs)
+        return dot(corner, direction), corner
+
+    def bounding_radius(self):
+        return jnp.sqrt(jnp.sum(self.half_extents**2))
+
+    def _volume_and_moments(self, radius):
+        """A rounded box is a core, six slabs, four quarter cylinders along each axis and
+        eight octants of a ball; the moment along each axis is the sum over these."""
+        r = radius
+        a, b, c = self.half_extents
+        volume = (
+            8 * a * b * c
+            + 8 * r * (a * b + b * c + c * a)
+            + 2 * jnp.pi * r**2 * (a + b + c)
+            + 4 / 3 * jnp.pi * r**3
+        )
+
+        def moment(a, b, c):  # of x^2, where a is the half extent along x
+            across = (
+                8 * a**3 * b * c / 3  # core
+                + 8 * a**3 * (b + c) * r / 3  # slabs on the faces across y and z
+                + 2 * jnp.pi * r**2 * a**3 / 3  # quarter cylinders along x
+            )
+            end_slabs = 8 * b * c * ((a + r) ** 3 - a**3) / 3
+            end_edges = 2 * (b + c) * (jnp.pi * r**2 * a**2 + 8 * a * r**3 / 3 + jnp.pi * r**4 / 4)
+            corners = 4 / 3 * jnp.pi * r**3 * a**2 + jnp.pi * a * r**4 + 4 / 15 * jnp.pi * r**5
+            return across + end_slabs + end_edges + corners
+
+        return volume, jnp.stack([moment(a, b, c), moment(b, c, a), moment(c, a, b)])

@@ -1,0 +1,38 @@
+"""Half-spaces, the obstacles bodies bounce on."""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._validate import real_array, require
+from ..math import Vec3, dot
+from .base import AbstractShape
+
+
+class HalfSpace(AbstractShape):
+    """The solid {z : normal . z <= offset}, bounded by a plane.
+
+    Attributes:
+        normal: out of the solid, of any length but zero, shape (3,).
+        offset: in units of |normal| metres: the plane is normal . z = offset.
+    """
+
+    normal: Float[Array, "3"]
+    offset: Float[Array, ""]
+
+    def __init__(self, normal=(0.0, 0.0, 1.0), offset=0.0):
+        self.normal = real_array(normal, "HalfSpace.normal", (3,))
+        self.offset = real_array(offset, "HalfSpace.offset", ())
+        nonzero = lambda n: np.all(np.isfinite(n)) and np.any(n != 0)  # noqa: E731
+        require(self.normal, "HalfSpace.normal", nonzero, "finite and not zero")
+        require(self.offset, "HalfSpace.offset", np.isfinite, "finite")
+
+    def unit_normal_and_offset(self) -> tuple[Float[Array, "3"], Float[Array, ""]]:
+        """The plane as n . z = d with |n| = 1; d in metres."""
+        length = jnp.sqrt(jnp.sum(self.normal**2))
+        return self.normal / length, self.offset / length
+
+    def signed_distance(self, point: Float[Array, "... 3"]) -> Float[Array, "..."]:
+        """Exact distance to the plane, positive outside the solid [m]."""
+        normal, offset = self.unit_normal_and_offset()
+        return dot(Vec3.of(point), Vec3.of(normal)) - offset
