@@ -1,0 +1,3 @@
+"""Impact laws."""
+
+from .frictionless import AbstractContactLaw as AbstractContactLaw, Frictionless as Frictionless
