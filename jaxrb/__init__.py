@@ -1,0 +1,40 @@
+"""jaxrb: differentiable rigid-body physics with exact impacts, on JAX.
+
+Conventions: SI units and radians; right-handed frames. Quaternions have the scalar first and
+multiply by Hamilton's rule; they turn body vectors into world vectors, x_world = q x_body q*.
+`velocity` is that of the centre of mass in the world frame, `angular_velocity` is in the body
+frame, inertia is about the centre of mass in the body frame. A gap is positive when bodies are
+apart. A contact normal points from the obstacle into the body, so that a positive normal
+impulse opens the gap. Numbers take the dtype of the state, float32 or float64; the package
+never changes JAX's configuration.
+"""
+
+from . import lie as lie
+from .bodies import RigidBody as RigidBody, State as State
+from .flows import LieVariational as LieVariational
+from .impact import Frictionless as Frictionless
+from .shapes import (
+    Box as Box,
+    Ellipsoid as Ellipsoid,
+    HalfSpace as HalfSpace,
+    Rounded as Rounded,
+    Sphere as Sphere,
+)
+from .simulate import (
+    LGVCI as LGVCI,
+    RESULTS as RESULTS,
+    EventDriven as EventDriven,
+    SaveAt as SaveAt,
+    Solution as Solution,
+    World as World,
+    angular_momentum as angular_momentum,
+    energy as energy,
+    gaps as gaps,
+    kinetic_energy as kinetic_energy,
+    linear_momentum as linear_momentum,
+    potential_energy as potential_energy,
+    simulate as simulate,
+    simulate_batch as simulate_batch,
+)
+
+__version__ = "0.1.0"

@@ -1,0 +1,302 @@
+"""The flat loop: flight and impacts of one world, each turn one unit of work.
+
+A batched `while_loop` runs until its slowest lane has ended, so loops inside loops would
+multiply waiting times. Here every turn of the single loop evaluates the flow once and then
+accepts a step, begins to locate an impact, narrows it down, or accepts it; under `vmap`
+each world is in its own phase of that work.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from ..bodies import Phase
+from ..contact import ContactKinematics, Contacts, apply_impulse, kinematics
+from ..flows import AbstractFlow
+from ..math import dot, select
+from ..math.bracket import next_trial
+from ..math.once import choose_once
+from .interior import Dip, find_dip
+from .results import Code, first_failure
+from .system import System
+
+
+class Plan(NamedTuple):
+    """The static part of a simulation: what is compiled into the loop."""
+
+    flow: AbstractFlow
+    dt: float  # [s]
+    n_steps: int
+    last_dt: float  # the last step is shorter where t1 - t0 is no multiple of dt
+    tolerance: float | None  # of the gap at an impact [m]; None: its round-off
+    max_impacts_per_step: int
+    interior: bool  # whether to look for contacts that open again within a step
+
+    def step_size(self, step: Int[Array, ""], like: Float[Array, ""]) -> Float[Array, ""]:
+        if self.last_dt == self.dt:
+            return jnp.full_like(like, self.dt)
+        return jnp.where(step >= self.n_steps - 1, self.last_dt, self.dt).astype(like.dtype)
+
+
+class Clock(eqx.Module):
+    """Where a world is in its course, between two segments of flight."""
+
+    remaining: Float[Array, ""]  # time left in the current step [s]
+    step: Int[Array, ""]  # steps completed
+    code: Int[Array, ""]
+    impacts: Int[Array, ""]  # in all
+    impacts_in_step: Int[Array, ""]
+    longest: Float[Array, ""]  # flight of this step that ended with an impact [s]
+    evaluations: Int[Array, ""]  # of the flow
+
+
+class Log(eqx.Module):
+    """The segments flown: where the impacts fall among them. Arrays have shape (capacity,)."""
+
+    segments: Int[Array, ""]  # number of segments flown
+    impacts: Int[Array, ""]  # number of them that ended with an impact
+    segment: Int[Array, " capacity"]  # index of the segment that ended with the impact
+    duration: Float[Array, " capacity"]  # of that segment [s]
+    contact: Int[Array, " capacity"]  # body * n_obstacles + obstacle
+
+
+class _Search(eqx.Module):
+    """What the loop knows within a segment."""
+
+    trial: Float[Array, ""]  # duration to try next [s]
+    locating: Bool[Array, ""]  # an impact is bracketed between:
+    lower: Float[Array, ""]  # a duration without penetration
+    upper: Float[Array, ""]  # one with
+    turns: Int[Array, ""]
+
+
+def start_clock(plan: Plan, code: Int[Array, ""], like: Float[Array, ""]) -> Clock:
+    zero, none = jnp.zeros_like(like), jnp.zeros((), jnp.int32)
+    first = plan.step_size(none, like)
+    return Clock(first, none, code, none, none, zero, none)
+
+
+def empty_log(capacity: int, like: Float[Array, ""]) -> Log:
+    none = jnp.zeros((), jnp.int32)
+    indices = jnp.full(capacity, -1, jnp.int32)
+    return Log(none, none, indices, jnp.zeros(capacity, like.dtype), indices)
+
+
+def advance(
+    plan: Plan, phase: Phase, clock: Clock, system: System, segments: int = 0, capacity: int = 0
+) -> tuple[Phase, Clock, Log]:
+    """Flies a world to the end of its course, or for a number of segments.
+
+    A segment is a flight that ends with an impact or with its step (Tran and Leok, Algorithm
+    2, corrected: the time of an impact counts in units of h, the state before the first
+    impact of a step is kept, and an accepted impact is one that was located).
+
+    Args:
+        plan: the static part.
+        phase, clock: where to start, between two segments.
+        system: the world.
+        segments: if positive, stop after so many, and log them.
+        capacity: number of impacts that the log holds; the world also stops when it is full.
+
+    Returns:
+        The phase and the clock at the end, and the log.
+    """
+    like = clock.remaining
+    zero, none = jnp.zeros_like(like), jnp.zeros((), jnp.int32)
+    idle = _Search(clock.remaining, jnp.zeros((), bool), zero, zero, none)
+    dip = Dip.none(like) if plan.interior else None
+
+    def unfinished(carry) -> Bool[Array, ""]:
+        _, clock, _, _, log = carry
+        going = (clock.step < plan.n_steps) & (clock.code == Code.successful)
+        if segments:
+            going &= (log.segments < segments) & (log.impacts < capacity)
+        return going
+
+    def turn(carry):
+        phase, clock, search, dip, log = carry
+        trial = search.trial
+        end, error = plan.flow.step(trial, phase, system.inertial, system.gravity)
+        contact = _closest(plan, end, system)
+
+        # What the trial shows; it is held back while a contact may have opened again in it.
+        free = ~search.locating
+        passable = free & ~contact.penetrating
+        if plan.interior:
+            dip, held = find_dip(dip, phase, end, trial, clock.remaining, system)
+            passable &= ~held
+        lower = jnp.where(search.locating & ~contact.penetrating, trial, search.lower)
+        upper = jnp.where(contact.penetrating, trial, search.upper)
+        resolution = 4 * jnp.finfo(like.dtype).eps * clock.remaining
+        narrow = upper - lower <= resolution
+        at_surface = ~contact.penetrating & (contact.gap <= 1)
+        located = (contact.closing & (at_surface | narrow)) | (narrow & (trial >= upper))
+
+        # The four cases of a turn.
+        first_in_step = (clock.impacts_in_step == 0) & (trial > resolution)
+        failure = first_failure(
+            (~contact.finite | jnp.isnan(error), Code.non_finite),
+            (error > 1, Code.nonlinear_solve_failed),
+            (search.locating & located & first_in_step & (contact.steepness < 1), Code.grazing),
+            (search.turns > 200, Code.root_not_found),
+        )
+        good = failure == Code.successful
+        full_step, begin, refine, impact = choose_once(
+            good & passable,  # (a) accept a full step
+            good & free & contact.penetrating,  # (b) begin to locate an impact
+            good & search.locating & ~located,  # (c) narrow its bracket
+            good & search.locating & located,  # (d) accept the impact
+            dtype=like.dtype,
+        )
+        accept = full_step | impact
+
+        after = contact.resolve(end, system, impact)
+        phase = select(accept, after, phase)
+        clock, size = _tick(plan, clock, trial, full_step, impact, failure)
+
+        newton = trial + contact.time
+        lower, upper = jnp.where(begin, zero, lower), jnp.where(begin, trial, upper)
+        refined = next_trial(newton, lower, upper, resolution, search.turns)
+        refined = jnp.where(narrow & search.locating, upper, refined)
+        if plan.interior:
+            refined = jnp.where(free & ~begin, dip.trial, refined)
+            dip = select(accept, Dip.none(like), dip)
+        search = _Search(
+            trial=jnp.where(accept, size, refined),
+            locating=begin | refine,
+            lower=lower,
+            upper=upper,
+            turns=jnp.where(accept, 0, search.turns + 1),
+        )
+        if segments:
+            log = _write(log, accept, impact, trial, contact.index)
+        return phase, clock, search, dip, log
+
+    carry = (phase, clock, idle, dip, empty_log(capacity, like))
+    phase, clock, _, _, log = jax.lax.while_loop(unfinished, turn, carry)
+    return phase, clock, log
+
+
+def _tick(plan, clock: Clock, trial, full_step, impact, failure) -> tuple[Clock, Array]:
+    """The clock after a turn, and the time left in the step it is then in."""
+    step = clock.step + full_step.astype(jnp.int32)
+    struck = impact.astype(jnp.int32)
+    remaining = jnp.where(
+        full_step,
+        plan.step_size(step, trial),
+        jnp.where(impact, clock.remaining - trial, clock.remaining),
+    )
+    impacts_in_step = jnp.where(full_step, 0, clock.impacts_in_step + struck)
+    exhausted = impact & (impacts_in_step > plan.max_impacts_per_step)
+    # Impacts accumulate if flights have become much shorter than they were.
+    accumulating = trial <= 0.01 * clock.longest
+    too_many = jnp.where(accumulating, jnp.int32(Code.zeno), jnp.int32(Code.max_impacts_reached))
+    clock = Clock(
+        remaining=remaining,
+        step=step,
+        code=jnp.where(exhausted, too_many, failure),
+        impacts=clock.impacts + struck,
+        impacts_in_step=impacts_in_step,
+        longest=jnp.where(
+            full_step,
+            jnp.zeros_like(trial),
+            jnp.where(impact, jnp.maximum(clock.longest, trial), clock.longest),
+        ),
+        evaluations=clock.evaluations + 1,
+    )
+    return clock, remaining
+
+
+def _write(log: Log, accept, impact, duration, contact) -> Log:
+    """Logs a segment. Each slot is written by comparison: a scatter would leave the loop's
+    single fused kernel."""
+    slot = (jnp.arange(log.segment.shape[0], dtype=jnp.int32) == log.impacts) & impact
+    return Log(
+        segments=log.segments + accept.astype(jnp.int32),
+        impacts=log.impacts + impact.astype(jnp.int32),
+        segment=jnp.where(slot, log.segments, log.segment),
+        duration=jnp.where(slot, duration, log.duration),
+        contact=jnp.where(slot, contact, log.contact),
+    )
+
+
+class _Closest(eqx.Module):
+    """The contacts at the end of a trial, as far as the loop needs them.
+
+    Gaps are in units of their tolerance, normal velocities in tolerances per step size. What
+    every decision of a turn depends on thus ends with a division, and XLA on CPU computes it
+    once: anything cheaper it would compute again in the kernel of every carried array.
+    """
+
+    penetrating: Bool[Array, ""]  # any contact
+    closing: Bool[Array, ""]  # any contact
+    gap: Float[Array, ""]  # least among the closing contacts [tolerances]
+    time: Float[Array, ""]  # from the trial to contact by Newton's rule [s]
+    steepness: Float[Array, ""]  # of the nearest closing contact; a grazing one has < 1
+    index: Int[Array, ""]  # of the nearest closing contact
+    finite: Bool[Array, ""]
+    geometry: tuple | None
+
+    def resolve(self, end: Phase, system: System, impact) -> Phase:
+        """The phase after the impact, where there is one."""
+        if self.geometry is None or system.contacts is None:
+            return end
+        contacts, motion, chosen = self.geometry
+        impulse = system.contact_law.normal_impulse(motion.normal_velocity, motion.inverse_mass)
+        return apply_impulse(end, contacts, impulse, chosen & impact)
+
+
+def _closest(plan: Plan, end: Phase, system: System) -> _Closest:
+    like = end.position.x[0]
+    none = jnp.zeros((), jnp.int32)
+    if system.contacts is None:
+        infinite, no, yes = jnp.full_like(like, jnp.inf), jnp.zeros((), bool), jnp.ones((), bool)
+        return _Closest(no, no, infinite, infinite, infinite, none, yes, None)
+    contacts = system.contacts.find(end)
+    motion = kinematics(contacts, end, system.inertial)
+    tolerance = contacts.round_off
+    if plan.tolerance is not None:
+        tolerance = jnp.full_like(tolerance, plan.tolerance)
+    gap = contacts.gap / tolerance
+    rate = motion.normal_velocity * plan.dt / tolerance
+
+    closing = rate < 0
+    # A contact that was just resolved sits at gap zero to round-off and must not be found
+    # again; one that is below it by more, or gets there within the step, must.
+    penetrating = (gap < -1) | ((gap < 0) & (rate < -1))
+    # Newton aims at half the tolerance, so that it ends on the admissible side.
+    time = jnp.where(closing, plan.dt * (gap - 0.5) / jnp.where(closing, -rate, 1.0), jnp.inf)
+    nearest = jnp.where(closing, gap, jnp.inf)
+    steepness = jnp.where(closing, _steepness(contacts, motion, tolerance, system), jnp.inf)
+    if gap.size == 1:
+        chosen, index = closing, none
+    else:
+        order = jnp.arange(gap.size, dtype=jnp.int32).reshape(gap.shape)
+        index = jnp.min(jnp.where(nearest == jnp.min(nearest), order, gap.size))
+        chosen = closing & (order == index)
+    return _Closest(
+        penetrating=jnp.any(penetrating),
+        closing=jnp.any(closing),
+        gap=jnp.min(nearest),
+        time=jnp.min(time),
+        steepness=jnp.min(jnp.where(chosen, steepness, jnp.inf)),
+        index=index,
+        finite=jnp.all(jnp.isfinite(gap + rate)),
+        geometry=(contacts, motion, chosen),
+    )
+
+
+def _steepness(contacts: Contacts, motion: ContactKinematics, tolerance, system: System):
+    """v_n^2 / (a tolerance) for the scale a of the second derivative of the gap.
+
+    Below 1 the time of the impact, uncertain by tolerance/v_n, is too uncertain to give even
+    the leading digit of v_n there, and so of the derivative of that time.
+    """
+    g = jnp.sqrt(dot(system.gravity, system.gravity))
+    acceleration = g + motion.spin_velocity**2 / contacts.height
+    return motion.normal_velocity**2 / (acceleration * tolerance)

@@ -1,0 +1,67 @@
+"""Gaps, energies and momenta of a state."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..bodies import Inertial, State
+from ..bodies.state import to_phase
+from ..math import Vec3, cross, dot, rotate
+from .system import body_order, build
+from .world import World
+
+
+def gaps(world: World, state: State) -> Float[Array, "n_bodies n_obstacles"]:
+    """Signed distance of each body from each obstacle [m], negative when penetrating."""
+    system, phase = build(world, state)
+    if system.contacts is None:
+        return jnp.zeros((len(world.bodies), 0), state.position.dtype)
+    gap = system.contacts.find(phase).gap
+    return gap[jnp.argsort(jnp.asarray(body_order(world)))]
+
+
+def kinetic_energy(world: World, state: State) -> Float[Array, ""]:
+    """sum of (m v.v + Omega.J Omega)/2 [J]."""
+    inertial = Inertial.of(world.bodies, state.position.dtype)
+    v, omega = Vec3.of(state.velocity), Vec3.of(state.angular_velocity)
+    twice = inertial.mass * dot(v, v) + dot(omega, inertial.inertia.matvec(omega))
+    return jnp.sum(twice) / 2
+
+
+def potential_energy(world: World, state: State) -> Float[Array, ""]:
+    """-sum of m g.x, zero at the world's origin [J]."""
+    mass = Inertial.of(world.bodies, state.position.dtype).mass
+    gravity = Vec3.of(world.gravity.astype(state.position.dtype))
+    return -jnp.sum(mass * dot(gravity, Vec3.of(state.position)))
+
+
+def energy(world: World, state: State) -> Float[Array, ""]:
+    """Kinetic and potential energy of all bodies [J]."""
+    return kinetic_energy(world, state) + potential_energy(world, state)
+
+
+def linear_momentum(world: World, state: State, *, per_body: bool = False) -> Array:
+    """World frame [kg m/s]: total, shape (3,), or per body, shape (n_bodies, 3)."""
+    mass = Inertial.of(world.bodies, state.position.dtype).mass
+    momentum = (Vec3.of(state.velocity) * mass).array()
+    return momentum if per_body else jnp.sum(momentum, axis=0)
+
+
+def angular_momentum(
+    world: World, state: State, *, about=(0.0, 0.0, 0.0), per_body: bool = False
+) -> Array:
+    """World frame [kg m^2/s]: total, shape (3,), or per body, shape (n_bodies, 3).
+
+    Args:
+        world, state: the bodies and how they move.
+        about: the fixed point, world frame [m], shape (3,); or, with shape (n_bodies, 3), one
+            a body: `state.position` gives the spins about the centres of mass.
+        per_body: whether to keep the bodies apart.
+    """
+    inertial = Inertial.of(world.bodies, state.position.dtype)
+    phase = to_phase(state, inertial)
+    arm = phase.position - Vec3.of(jnp.asarray(about, state.position.dtype))
+    spin = rotate(phase.orientation, phase.angular_momentum)
+    momentum = (cross(arm, phase.linear_momentum) + spin).array()
+    return momentum if per_body else jnp.sum(momentum, axis=0)

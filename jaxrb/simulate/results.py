@@ -1,0 +1,97 @@
+"""How a simulation ended."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Int
+
+
+class RESULTS(eqx.Enumeration):
+    """One code per world; the first failure wins, and the world keeps its last good state."""
+
+    successful = ""
+    nonlinear_solve_failed = (
+        "The implicit equations of the flow were not solved to round-off: reduce dt, or raise "
+        "the iterations of the flow (LieVariational(newton_iterations=...))."
+    )
+    root_not_found = (
+        "The time of an impact could not be located: the gap function is not continuous to "
+        "round-off; raise EventDriven(tolerance=...)."
+    )
+    max_impacts_reached = (
+        "Too many impacts: raise EventDriven(max_impacts_per_step=...) if they all fall into "
+        "one step, or EventDriven(max_impacts=...) if the record of a saved or differentiated "
+        "trajectory is full."
+    )
+    zeno = (
+        "Impacts accumulate (Zeno): within one step each follows the last ever sooner. The "
+        "body comes to rest on the obstacle; end the simulation before, or raise restitution."
+    )
+    initial_penetration = (
+        "A body penetrates an obstacle at the start: check position, quaternion and the "
+        "obstacle's offset with jaxrb.gaps(world, state)."
+    )
+    grazing = (
+        "A body touched an obstacle without approaching it (a grazing impact): the trajectory "
+        "has no derivative there; change the initial state or parameters slightly."
+    )
+    non_finite = (
+        "A number became infinite or NaN, or was so at the start: check the state and the "
+        "parameters of the world."
+    )
+    non_unit_quaternion = "State.quaternion is not of unit length to 1e-3: divide it by its length."
+    invalid_body = (
+        "RigidBody.mass, the lengths of its shape or RigidBody.inertia are impossible: mass "
+        "and lengths must be positive, the inertia positive definite with no principal moment "
+        "above the sum of the other two."
+    )
+    invalid_contact_law = "The restitution of World.contact_law must lie in [0, 1]."
+
+
+# The loop carries plain integers: the position of each item in the enumeration.
+_ITEMS = [
+    RESULTS.successful,
+    RESULTS.nonlinear_solve_failed,
+    RESULTS.root_not_found,
+    RESULTS.max_impacts_reached,
+    RESULTS.zeno,
+    RESULTS.initial_penetration,
+    RESULTS.grazing,
+    RESULTS.non_finite,
+    RESULTS.non_unit_quaternion,
+    RESULTS.invalid_body,
+    RESULTS.invalid_contact_law,
+]
+
+
+class Code:
+    """The integer codes of `RESULTS` used inside the loop."""
+
+    (
+        successful,
+        nonlinear_solve_failed,
+        root_not_found,
+        max_impacts_reached,
+        zeno,
+        initial_penetration,
+        grazing,
+        non_finite,
+        non_unit_quaternion,
+        invalid_body,
+        invalid_contact_law,
+    ) = range(len(_ITEMS))
+
+
+def first_failure(*conditions: tuple[Array, int]) -> Int[Array, ""]:
+    """The code of the first condition that holds, `successful` if none does."""
+    code = jnp.zeros((), jnp.int32)
+    for condition, failure in reversed(conditions):
+        code = jnp.where(condition, jnp.int32(failure), code)
+    return code
+
+
+def to_result(code: Int[Array, ""]) -> RESULTS:
+    """The enumeration item of a code."""
+    result = RESULTS.successful
+    for index, item in enumerate(_ITEMS[1:], start=1):
+        result = RESULTS.where(code == index, item, result)
+    return result

@@ -1,0 +1,104 @@
+"""The main call."""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from ..bodies import State
+from .event_driven import AbstractMethod
+from .results import RESULTS
+from .saving import SaveAt, Solution
+from .world import World
+
+
+def simulate(
+    world: World,
+    state: State,
+    method: AbstractMethod,
+    t1: float,
+    t0: float = 0.0,
+    save: SaveAt | None = None,
+    args: Any = None,
+    throw: bool = True,
+) -> Solution:
+    """Simulates a world from t0 to t1.
+
+    Everything can be jitted, vmapped and differentiated, in any order and both modes, with
+    respect to every number in `world` and `state`, through any number of impacts: derivatives
+    include the shift of the times of impact.
+
+    Args:
+        world: bodies, obstacles and laws.
+        state: of all bodies at t0.
+        method: how to simulate, such as `LGVCI(dt=0.01)`.
+        t1: end [s]; a concrete number, like t0 and the step size of the method, because they
+            set the number of steps. If t1 - t0 is no multiple of it, the last step is shorter.
+        t0: start [s].
+        save: what to return besides the final state; `SaveAt(final=True)` by default.
+        args: must be None; reserved for forces that take arguments.
+        throw: raise if the simulation ended early. In a batch, use False and look at
+            `Solution.result`, which holds one code per world.
+
+    Returns:
+        The solution.
+
+    Raises:
+        ValueError: if the arguments do not fit together, naming the argument.
+        RuntimeError: if `throw` and the simulation ended early, with the remedy.
+    """
+    t0, t1 = _time(t0, "t0"), _time(t1, "t1")
+    if t1 < t0:
+        raise ValueError(f"t1 must not lie before t0; got t0 = {t0}, t1 = {t1}.")
+    if not isinstance(method, AbstractMethod):
+        raise ValueError(f"method must be a method such as LGVCI(dt=0.01); got {method!r}.")
+    if not isinstance(world, World):
+        raise ValueError(f"world must be a World; got {type(world).__name__}.")
+    if not isinstance(state, State):
+        raise ValueError(f"state must be a State; got {type(state).__name__}.")
+    if args is not None:
+        raise ValueError("args must be None: no force in this world takes arguments.")
+    save = SaveAt(final=True) if save is None else save
+    solution = _solve(world, state, method, t0, t1, save)
+    return raise_failure(solution) if throw else solution
+
+
+@partial(jax.jit, static_argnums=(2, 3, 4, 5))
+def _solve(world, state, method, t0, t1, save) -> Solution:
+    return method.solve(world, state, t0, t1, save)
+
+
+def raise_failure(solution: Solution) -> Solution:
+    """The solution, if it was successful; raises otherwise, also from inside a jitted call."""
+    failed = solution.result != RESULTS.successful
+    if isinstance(failed, Tracer):
+        return solution.result.error_if(solution, failed)
+    failed = np.asarray(failed)
+    if failed.any():
+        first = int(np.argmax(failed.reshape(-1)))
+        item = jax.tree.map(lambda leaf: jnp.reshape(leaf, -1)[first], solution.result)
+        message = RESULTS[item]
+        if failed.ndim:
+            message = (
+                f"{int(failed.sum())} of {failed.size} worlds; the first, world {first}: {message}"
+            )
+        raise RuntimeError(f"The simulation ended early: {message}")
+    return solution
+
+
+def _time(value, name: str) -> float:
+    try:
+        number = float(value)
+    except Exception as error:  # traced, or no number
+        raise ValueError(
+            f"{name} must be a concrete number: it sets the length of the program."
+        ) from error
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be finite; got {number}.")
+    return number

@@ -1,0 +1,99 @@
+"""A world in component form: what the inner loop sees."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Int
+
+from ..bodies import Inertial, Phase, State
+from ..bodies.rigid_body import possible_inertia
+from ..bodies.state import UNIT_TOLERANCE, check_bodies, from_phase, to_phase
+from ..contact import HalfSpaceContacts
+from ..impact import AbstractContactLaw
+from ..math import Vec3
+from .results import Code, first_failure
+from .world import World
+
+
+class System(eqx.Module):
+    """A world in component form. Bodies with shapes of one kind stand next to each other."""
+
+    inertial: Inertial
+    gravity: Vec3
+    contacts: HalfSpaceContacts | None  # None without obstacles
+    contact_law: AbstractContactLaw
+
+
+def body_order(world: World) -> np.ndarray:
+    """The bodies' indices, those of one kind of shape next to each other."""
+    kinds = [jax.tree.structure(body.shape) for body in world.bodies]
+    return np.array(sorted(range(len(kinds)), key=lambda i: kinds.index(kinds[i])))
+
+
+def build(world: World, state: State) -> tuple[System, Phase]:
+    """The component form of a world and of its state, in the dtype of the state.
+
+    Raises:
+        ValueError: if the state does not fit the world, in number or in precision.
+    """
+    check_bodies(world.bodies, state)
+    dtype = state.position.dtype
+    for leaf in jax.tree.leaves(world):
+        if jnp.finfo(leaf.dtype).eps > jnp.finfo(dtype).eps:
+            raise ValueError(
+                f"The state is {dtype} but the world holds numbers of dtype {leaf.dtype}, too "
+                "coarse for it: build the world from Python numbers or from arrays of the "
+                "state's dtype."
+            )
+    world, state = jax.tree.map(lambda leaf: leaf.astype(dtype), (world, state))
+    order = body_order(world)
+    bodies = [world.bodies[i] for i in order]
+    inertial = Inertial.of(bodies, dtype)
+    contacts = HalfSpaceContacts.of(bodies, world.obstacles) if world.obstacles else None
+    system = System(inertial, Vec3.of(world.gravity), contacts, world.contact_law)
+    return system, to_phase(jax.tree.map(lambda leaf: _permute(leaf, order), state), inertial)
+
+
+def to_state(system: System, world: World, phase: Phase) -> State:
+    """The state of a phase, bodies in the order of the world."""
+    back = np.argsort(body_order(world))
+    state = from_phase(phase, system.inertial)
+    return jax.tree.map(lambda leaf: _permute(leaf, back), state)
+
+
+def initial_code(world: World, state: State, system: System, phase: Phase) -> Int[Array, ""]:
+    """The result code of a start that cannot be simulated.
+
+    Constructors have checked the numbers they could see; traced ones are checked here.
+    """
+    leaves = jax.tree.leaves((system, phase))
+    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in leaves]))
+    length = jnp.sqrt(jnp.sum(state.quaternion**2, axis=-1))
+    lengths = jax.tree.leaves([body.shape for body in world.bodies])
+    possible = (
+        jnp.all(possible_inertia(system.inertial.inertia))
+        & jnp.all(system.inertial.mass > 0)
+        & jnp.all(jnp.stack([jnp.all(leaf >= 0) for leaf in lengths]))
+    )
+    law = [leaf for leaf in jax.tree.leaves(system.contact_law)]
+    lawful = jnp.all(jnp.stack([jnp.all((leaf >= 0) & (leaf <= 1)) for leaf in law]))
+    penetrating = jnp.zeros((), bool)
+    if system.contacts is not None:
+        contacts = system.contacts.find(phase)
+        penetrating = jnp.any(contacts.gap < -4 * contacts.round_off)
+    return first_failure(
+        (~finite, Code.non_finite),
+        (jnp.any(jnp.abs(length - 1) > UNIT_TOLERANCE), Code.non_unit_quaternion),
+        (~possible, Code.invalid_body),
+        (~lawful, Code.invalid_contact_law),
+        (penetrating, Code.initial_penetration),
+    )
+
+
+def _permute(leaf: Array, order: np.ndarray) -> Array:
+    if np.array_equal(order, np.arange(len(order))):
+        return leaf
+    return jnp.take(leaf, order, axis=0)

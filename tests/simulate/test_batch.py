@@ -1,0 +1,129 @@
+"""Batches over cores and devices give the numbers of single runs."""
+
+import subprocess
+import sys
+import textwrap
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxrb as rb
+
+METHOD = rb.LGVCI(dt=0.01)
+WORLD = rb.World([rb.RigidBody(rb.Ellipsoid((2.0, 3.0, 4.0)))], [rb.HalfSpace()])
+
+
+def starts(n):
+    z0 = jnp.linspace(9.0, 11.0, n)
+    zero = jnp.zeros_like(z0)
+    ones = jnp.ones((n, 1, 3))
+    return rb.State(
+        jnp.stack([zero, zero, z0], axis=-1)[:, None],
+        jnp.broadcast_to(jnp.array([1.0, 0, 0, 0]), (n, 1, 4)),
+        2 * ones,
+        ones,
+    )
+
+
+def singles(states, t1):
+    run = jax.jit(lambda s: rb.simulate(WORLD, s, METHOD, t1).final.position)
+    n = states.position.shape[0]
+    return np.stack([run(jax.tree.map(lambda leaf, k=k: leaf[k], states)) for k in range(n)])
+
+
+@pytest.mark.parametrize(("n", "chunk"), [(1, None), (7, 2), (16, 4), (300, None)])
+def test_batch_equals_single_runs(n, chunk):
+    states = starts(n)
+    batch = rb.simulate_batch(WORLD, states, METHOD, 3.0, chunk=chunk)
+    assert batch.final.position.shape == (n, 1, 3)
+    assert batch.states.position.shape == (n, 1, 1, 3)
+    # Vector lanes may contract products and sums differently; steep impacts amplify that.
+    np.testing.assert_allclose(batch.final.position, singles(states, 3.0), rtol=0, atol=1e-11)
+
+
+def test_batch_of_worlds():
+    masses = jnp.linspace(0.5, 2.0, 5)
+    worlds = jax.vmap(
+        lambda m: rb.World(
+            [rb.RigidBody(rb.Ellipsoid((2.0, 3.0, 4.0)), mass=m)],
+            [rb.HalfSpace()],
+            contact_law=rb.Frictionless(1 - m / 10),
+        )
+    )(masses)
+    states = starts(5)
+    batch = rb.simulate_batch(worlds, states, METHOD, 3.0, batch_world=True, chunk=2)
+    for k in range(5):
+        world, state = jax.tree.map(lambda leaf, k=k: leaf[k], (worlds, states))
+        alone = rb.simulate(world, state, METHOD, 3.0)
+        np.testing.assert_allclose(batch.final.position[k], alone.final.position, atol=1e-12)
+
+
+def test_batch_can_be_differentiated_and_jitted():
+    states = starts(4)
+
+    def loss(states):
+        return jnp.sum(rb.simulate_batch(WORLD, states, METHOD, 3.0).final.position[..., 2])
+
+    gradient = jax.jit(jax.grad(loss))(states).position
+    single = jax.grad(lambda s: rb.simulate(WORLD, s, METHOD, 3.0).final.position[0, 2])
+    for k in range(4):
+        alone = single(jax.tree.map(lambda leaf, k=k: leaf[k], states)).position
+        np.testing.assert_allclose(gradient[k], alone, rtol=1e-10)
+
+
+def test_failures_are_named_by_lane():
+    states = starts(6)
+    sunk = eqx.tree_at(lambda s: s.position, states, states.position.at[4, 0, 2].set(0.5))
+    with pytest.raises(RuntimeError, match=r"1 of 6 worlds.*world 4.*penetrates"):
+        rb.simulate_batch(WORLD, sunk, METHOD, 1.0)
+    sol = rb.simulate_batch(WORLD, sunk, METHOD, 1.0, throw=False)
+    assert np.asarray(sol.result == rb.RESULTS.successful).tolist() == [True] * 4 + [False, True]
+
+
+@pytest.mark.parametrize("n", [8, 10])
+def test_lanes_are_sharded_over_devices(n):
+    """Four devices made of one CPU, in a process of their own."""
+    program = f"""
+        import jax
+        jax.config.update("jax_enable_x64", True)
+        import numpy as np
+        import sys
+        sys.path.insert(0, "tests/simulate")
+        import jaxrb as rb
+        from test_batch import METHOD, WORLD, singles, starts
+        assert len(jax.devices()) == 4
+        states = starts({n})
+        sol = rb.simulate_batch(WORLD, states, METHOD, 3.0)
+        assert sol.final.position.shape == ({n}, 1, 3)
+        np.testing.assert_allclose(sol.final.position, singles(states, 3.0), rtol=0, atol=1e-12)
+        print("sharded")
+    """
+    import os
+
+    flags = "--xla_force_host_platform_device_count=4"
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(program)],
+        env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "sharded" in done.stdout
+
+
+@pytest.mark.parametrize("bad", ["single", "empty", "world"])
+def test_bad_batches_are_named(bad):
+    states = starts(3)
+    if bad == "single":
+        with pytest.raises(ValueError, match="states must be a State with a leading axis"):
+            rb.simulate_batch(WORLD, jax.tree.map(lambda leaf: leaf[0], states), METHOD, 1.0)
+    elif bad == "empty":
+        with pytest.raises(ValueError, match="at least one state"):
+            rb.simulate_batch(WORLD, jax.tree.map(lambda leaf: leaf[:0], states), METHOD, 1.0)
+    else:
+        with pytest.raises(ValueError, match="batch_world needs a leading axis of 3"):
+            rb.simulate_batch(WORLD, states, METHOD, 1.0, batch_world=True)

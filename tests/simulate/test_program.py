@@ -1,0 +1,116 @@
+"""What is compiled: no slow operations, no retracing, memory like a square root."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import pytest
+
+import jaxrb as rb
+
+METHOD = rb.LGVCI(dt=0.01)
+
+
+def scene(z0, radius=1.0):
+    one = jnp.ones_like(z0)
+    axes = jnp.stack([2 * one, 3 * one, 4 * one]) * radius
+    up = jnp.array([0, 0, 1], z0.dtype)
+    world = rb.World(
+        [rb.RigidBody(rb.Ellipsoid(axes), mass=one)],
+        [rb.HalfSpace(up, 0 * one)],
+        gravity=-9.81 * up,
+        contact_law=rb.Frictionless(one),
+    )
+    state = rb.State(
+        jnp.stack([0 * z0, 0 * z0, z0])[None],
+        jnp.array([[1.0, 0, 0, 0]], z0.dtype),
+        jnp.array([[2.0, 2, 10]], z0.dtype),
+        jnp.array([[1.0, -1, 1]], z0.dtype),
+    )
+    return world, state
+
+
+def height(z0, t1=1.0):
+    world, state = scene(z0)
+    return rb.simulate(world, state, METHOD, t1, throw=False).final.position[0, 2]
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_the_batched_run_fuses(dtype):
+    text = jax.jit(jax.vmap(height)).lower(jnp.linspace(10, 11, 8, dtype=dtype)).as_text()
+    assert "stablehlo.while" in text
+    for slow in ("dot_general", "custom_call", "gather", "scatter", "cholesky", "sort"):
+        assert f"stablehlo.{slow}" not in text, slow
+    # No lane leaves its precision (scalar constants are folded when compiled).
+    assert ("xf64>" in text) == (dtype == jnp.float64)
+
+
+def test_changing_numbers_does_not_retrace():
+    @eqx.debug.assert_max_traces(max_traces=1)
+    def traced(world, state):
+        return rb.simulate(world, state, METHOD, 0.5, throw=False).final.position
+
+    run = eqx.filter_jit(traced)
+    for z0, radius in ((10.0, 1.0), (11.0, 1.3), (9.0, 0.7)):
+        run(*scene(jnp.asarray(z0), radius))
+
+
+def test_eager_calls_compile_once():
+    from jaxrb.simulate import solve
+
+    world, state = scene(jnp.asarray(10.0))
+    rb.simulate(world, state, METHOD, 0.37)
+    before = solve._solve._cache_size()
+    rb.simulate(world, eqx.tree_at(lambda s: s.velocity, state, state.velocity * 2), METHOD, 0.37)
+    rb.simulate(*scene(jnp.asarray(12.0), 1.1), rb.LGVCI(dt=0.01), 0.37)
+    assert solve._solve._cache_size() == before
+
+
+def test_reverse_mode_memory_grows_like_the_square_root():
+    def temporary(n_steps):
+        gradient = jax.jit(jax.grad(lambda z: height(z, n_steps * 0.01)))
+        compiled = gradient.lower(jnp.asarray(10.0)).compile()
+        return compiled.memory_analysis().temp_size_in_bytes
+
+    small, large = temporary(400), temporary(6400)
+    # 16 times the steps: 4 times the memory, plus what does not grow; linear would be 16.
+    assert large < 5.5 * small
+
+
+@pytest.mark.parametrize("batch", [16])
+def test_lanes_do_not_influence_each_other(batch):
+    z0 = jnp.linspace(5.0, 11.0, batch)
+    run = jax.jit(lambda z: height(z, 4.0))
+    together = jax.jit(jax.vmap(lambda z: height(z, 4.0)))(z0)
+    alone = jnp.stack([run(z) for z in z0])
+    # Lanes of a vector unit may round differently, by fused multiplication and addition.
+    assert float(jnp.max(jnp.abs(together - alone))) < 1e-12
+
+
+def test_worlds_wait_little_for_each_other():
+    """Each lane is in its own phase of the work: one loop turn a step, and a few more."""
+
+    def run(z0):
+        world, state = scene(z0)
+        return rb.simulate(world, state, METHOD, 10.0, throw=False)
+
+    sol = jax.jit(jax.vmap(run))(10 + jax.random.uniform(jax.random.key(0), (1024,)))
+    assert float(jnp.mean(sol.impacts.count)) > 4
+    assert int(jnp.max(sol.stats.flow_evaluations)) <= 1.2 * 1000
+
+
+@pytest.mark.parametrize("transform", ["jit", "vmap", "grad", "jvp"])
+def test_transformations_compose(transform):
+    z0 = jnp.asarray(10.0)
+    plain = height(z0)
+    if transform == "jit":
+        assert abs(float(jax.jit(height)(z0) - plain)) < 1e-13
+    elif transform == "vmap":
+        assert jnp.allclose(jax.vmap(height)(jnp.stack([z0, z0])), plain, atol=1e-13)
+    elif transform == "grad":
+        lanes = jax.vmap(jax.grad(height))(jnp.stack([z0, z0 + 1]))
+        summed = jax.grad(lambda z: jnp.sum(jax.vmap(height)(z)))(jnp.stack([z0, z0 + 1]))
+        assert jnp.allclose(lanes, summed, atol=1e-13)
+        assert jnp.allclose(lanes, 1.0)  # in free flight
+    else:
+        _, rate = jax.jvp(jax.jit(height), (z0,), (jnp.ones(()),))
+        assert abs(float(rate) - 1) < 1e-13
