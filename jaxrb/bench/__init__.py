@@ -1,0 +1,61 @@
+"""Benchmarks: how fast, next to what else is installed.
+
+Contenders alternate within one run, so that whatever else the machine does hits all alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import subprocess
+import sys
+
+BENCHMARKS = {
+    "throughput": "body-steps per second, next to MuJoCo C, MJX and Brax where installed",
+    "gradient": "time of reverse- and forward-mode derivatives over that of the forward run",
+    "compile": "seconds to trace and compile, cold and from JAX's persistent cache",
+}
+_MODULES = {"throughput": "throughput", "gradient": "gradient", "compile": "compilation"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("name", nargs="?", choices=tuple(BENCHMARKS), help="none: list them")
+    parser.add_argument(
+        "--batches", type=_sizes, metavar="N,N,...", help="batch sizes; each has its default"
+    )
+    parser.add_argument("--rounds", type=_count, default=5, metavar="N", help="default 5")
+    parser.add_argument(
+        "--dtype", choices=("float32", "float64", "both"), default="both", help="default both"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs a benchmark; returns the exit status."""
+    if args.name is None:
+        for name, text in BENCHMARKS.items():
+            print(f"  {name:<11} {text}")
+        return 0
+    if args.dtype == "both":
+        return max(_in_process(args, dtype) for dtype in ("float32", "float64"))
+    module = importlib.import_module(f".{_MODULES[args.name]}", __package__)
+    module.run(args.batches or module.BATCHES, args.rounds, args.dtype)
+    return 0
+
+
+def _in_process(args: argparse.Namespace, dtype: str) -> int:
+    """One dtype in a process of its own: JAX fixes its default precision once."""
+    command = [sys.executable, "-m", "jaxrb", "bench", args.name]
+    command += ["--rounds", str(args.rounds), "--dtype", dtype]
+    if args.batches:
+        command += ["--batches", ",".join(map(str, args.batches))]
+    return subprocess.run(command, check=False).returncode
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    return tuple(_count(word) for word in text.split(","))
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"needs positive whole numbers; got {text!r}")
+    return int(text)

@@ -1,0 +1,59 @@
+"""What derivatives cost: their time over that of the forward run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from .problem import CASE, N_STEPS, describe, heights, set_precision, solve, start
+from .timing import Spread, round_robin
+
+BATCHES = (1, 64, 1024)
+
+
+def run(batches: tuple[int, ...], rounds: int, dtype: str) -> None:
+    """Prints the table of one dtype."""
+    set_precision(dtype)
+    print(describe(dtype))
+    print("derivative of the final height with respect to the initial height")
+    print(f"{'batch':>6}  {'program':<20} {'body-steps/s':>12}   time over forward")
+    for batch in batches:
+        _run_batch(batch, rounds)
+    print(f"  body-steps/s: best of {rounds} rounds; ratio: median of rounds (least .. most)\n")
+
+
+def programs() -> dict[str, Callable]:
+    """From a batch of initial heights [m] to final heights [m] or their derivatives."""
+    world, state = CASE.build()
+
+    def final_height(world, height):
+        return solve(world, start(state, height)).final.position[0, 2]
+
+    def tangent(world, height):
+        along = lambda z: final_height(world, z)  # noqa: E731
+        return jax.jvp(along, (height,), (jnp.ones_like(height),))[1]
+
+    single = {
+        "forward run": final_height,
+        "reverse mode, grad": jax.grad(final_height, argnums=1),
+        "forward mode, jvp": tangent,
+    }
+    # The world is an argument: a constant would let XLA compute parts of it beforehand.
+    return {
+        name: jax.tree_util.Partial(jax.jit(jax.vmap(function, in_axes=(None, 0))), world)
+        for name, function in single.items()
+    }
+
+
+def _run_batch(batch: int, rounds: int) -> None:
+    initial = heights(batch)
+    contenders = {
+        name: (lambda program=program: program(initial)) for name, program in programs().items()
+    }
+    seconds = round_robin(contenders, rounds)
+    for name, taken in seconds.items():
+        ratio = Spread.of(taken / seconds["forward run"])
+        rate = batch * N_STEPS / taken.min()
+        print(f"{batch:>6}  {name:<20} {rate:>12.3g}   {ratio}")

@@ -1,0 +1,50 @@
+"""The problem that all benchmarks solve: Case I from a batch of heights."""
+
+from __future__ import annotations
+
+import os
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..bodies import State
+from ..cli.cases import CASES
+from ..simulate import LGVCI, Solution, World, simulate
+
+CASE = CASES["I"]
+N_STEPS = 1000
+T1 = N_STEPS * CASE.dt  # [s]
+
+
+def set_precision(dtype: str) -> None:
+    """Makes float32 or float64 JAX's default, as a user would."""
+    jax.config.update("jax_enable_x64", dtype == "float64")
+
+
+def heights(batch: int) -> Float[Array, " batch"]:
+    """Initial heights 10 + U(0, 1) of the centre of mass [m]; the same in every run."""
+    return jnp.asarray(10 + np.random.default_rng(0).random(batch), float)
+
+
+def start(state: State, height: Float[Array, ""]) -> State:
+    """The initial state of Case I, from another height [m]."""
+    position = jnp.stack([state.position[0, 0], state.position[0, 1], height])
+    return eqx.tree_at(lambda s: s.position, state, position[None])
+
+
+def solve(world: World, state: State) -> Solution:
+    """The final state after 1000 steps."""
+    return simulate(world, state, LGVCI(CASE.dt), T1, throw=False)
+
+
+def describe(dtype: str) -> str:
+    """One line: problem, precision, machine."""
+    device = jax.devices()[0]
+    return (
+        f"Case I, {N_STEPS} steps of {CASE.dt} s, initial heights 10 + U(0, 1) m; {dtype}; "
+        f"{len(jax.devices())} x {device.device_kind}, {os.cpu_count()} CPU cores; "
+        f"jax {jax.__version__}"
+    )

@@ -1,0 +1,57 @@
+"""Timing of contenders that take turns."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+# A measurement shorter than this is repeated until it is as long [s].
+SHORTEST = 0.1
+
+
+class Spread(NamedTuple):
+    """What several rounds say about a number."""
+
+    median: float
+    least: float
+    most: float
+
+    @staticmethod
+    def of(values: np.ndarray) -> Spread:
+        return Spread(float(np.median(values)), float(values.min()), float(values.max()))
+
+    def __str__(self) -> str:
+        return f"{self.median:.3g} ({self.least:.3g} .. {self.most:.3g})"
+
+
+def round_robin(contenders: Mapping[str, Callable], rounds: int) -> dict[str, np.ndarray]:
+    """Seconds per call of each contender, in turns, once a round.
+
+    Args:
+        contenders: functions without arguments; what they return is waited for. Each is
+            called once beforehand, uncounted, so that it is compiled and its caches are warm.
+        rounds: number of turns of each.
+
+    Returns:
+        For each contender the seconds per call in each round, shape (rounds,).
+    """
+    repeats = {}
+    for name, call in contenders.items():
+        _seconds(call, 1)
+        repeats[name] = max(1, int(np.ceil(SHORTEST / _seconds(call, 1))))
+    seconds = {name: np.empty(rounds) for name in contenders}
+    for index in range(rounds):
+        for name, call in contenders.items():
+            seconds[name][index] = _seconds(call, repeats[name])
+    return seconds
+
+
+def _seconds(call: Callable, repeats: int) -> float:
+    start = time.perf_counter()
+    for _ in range(repeats):
+        jax.block_until_ready(call())
+    return (time.perf_counter() - start) / repeats

@@ -1,0 +1,326 @@
+"""Simulates a case of Tran and Leok: its impacts, its energies, its trajectory.
+
+A long run is flown in pieces, each starting from the final state of the one before, so that
+its memory and its files stay small. The pieces share one compiled program: each runs from
+time 0, and its start is added to its times afterwards.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import equinox as eqx
+import jax
+import numpy as np
+
+from ..bodies import State
+from ..simulate import LGVCI, RESULTS, SaveAt, Solution, World, energy, kinetic_energy, simulate
+from .cases import CASES, Case
+
+MOST_SAVES = 2000
+PIECE = 1000  # steps, roughly
+MOST_SHOWN = 20  # impacts in the table and in the figure of energies
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "case", nargs="?", type=_case, default="I", metavar="CASE", help=f"{_names()}; default I"
+    )
+    parser.add_argument(
+        "--out", type=Path, metavar="DIR", help="where to write; default ./out/case-CASE"
+    )
+    parser.add_argument(
+        "--steps", type=_positive, default=1000, metavar="N", help="number of steps; default 1000"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Runs the demo; returns the exit status."""
+    jax.config.update("jax_enable_x64", True)
+    case: Case = args.case
+    world, state = case.build()
+    _print_header(case, world, state, args.steps)
+    missing = [name for name in ("matplotlib", "tqdm") if importlib.util.find_spec(name) is None]
+    if missing:
+        print(f"Without {' and '.join(missing)}: for figures and progress, pip install jaxrb[viz]")
+    flight = fly(case, world, state, args.steps)
+    _print_impacts(flight)
+    if flight.failure:
+        print(f"The simulation ended early: {flight.failure}", file=sys.stderr)
+        return 1
+    energies = Energies.of(world, flight.t, flight.states)
+    out = args.out or Path("out") / f"case-{case.name}"
+    out.mkdir(parents=True, exist_ok=True)
+    written = [_write_trajectory(out, flight, energies)]
+    if "matplotlib" not in missing:
+        written += _draw(out, world, flight, energies)
+    _print_summary(flight, energies, written)
+    return 0
+
+
+@dataclass(frozen=True)
+class Flight:
+    """A trajectory, all arrays NumPy's.
+
+    Attributes:
+        t: times saved [s], shape (n,).
+        states: at these times, leading axis n.
+        impacts: by column: time [s] (N,), height of the centre of mass [m] (N,), normal
+            impulse [N s] (N,), impulse [N s] (N, 3), position of the contact point [m] (N, 3),
+            states before and after, leading axis N.
+        failure: why it ended early; empty if it did not.
+        compile_time, run_time: wall clock [s].
+    """
+
+    t: np.ndarray
+    states: State
+    impacts: dict[str, np.ndarray | State]
+    failure: str
+    compile_time: float
+    run_time: float
+
+
+def fly(case: Case, world: World, state: State, n_steps: int) -> Flight:
+    """Flies a case for a number of steps, showing progress if there is more than one piece."""
+    every = -(-n_steps // MOST_SAVES)
+    piece = every * max(1, PIECE // every)
+    starts = range(0, n_steps, piece)
+    programs = {}
+    times, states, impacts = [], [], []
+    compile_time = run_time = 0.0
+    failure = ""
+    for start in _progress(starts):
+        size = min(piece, n_steps - start)
+        if size not in programs:
+            programs[size], seconds = _timed(_compile, case, world, state, size, every)
+            compile_time += seconds
+        sol, seconds = _timed(programs[size], world, state)
+        run_time += seconds
+        # The first state of a piece is the last of the one before.
+        kept = slice(0 if start == 0 else 1, None)
+        steps = start + np.append(np.arange(0, size, every), size)
+        times.append(case.dt * steps[kept])
+        states.append(jax.tree.map(lambda leaf, kept=kept: np.asarray(leaf)[kept], sol.states))
+        impacts.append(_impact_columns(sol, case.dt * start))
+        state = sol.final
+        if sol.result != RESULTS.successful:
+            failure = RESULTS[sol.result]
+            break
+    return Flight(
+        t=np.concatenate(times),
+        states=_join(*states),
+        impacts=_join(*impacts),
+        failure=failure,
+        compile_time=compile_time,
+        run_time=run_time,
+    )
+
+
+def _compile(case: Case, world: World, state: State, n_steps: int, every: int):
+    """The program of a piece, a function of world and state."""
+    capacity = 32 + n_steps // 8
+    method = LGVCI(case.dt, max_impacts=capacity)
+    save = SaveAt(every=every, impacts=capacity)
+
+    def solve(world, state):
+        return simulate(world, state, method, t1=n_steps * case.dt, save=save, throw=False)
+
+    return jax.jit(solve).lower(world, state).compile()
+
+
+def _join(*trees):
+    return jax.tree.map(lambda *leaves: np.concatenate(leaves), *trees)
+
+
+def _timed(function, *args):
+    start = time.perf_counter()
+    result = jax.block_until_ready(function(*args))
+    return result, time.perf_counter() - start
+
+
+def _progress(starts: range):
+    if len(starts) == 1 or importlib.util.find_spec("tqdm") is None:
+        return starts
+    from tqdm import tqdm  # noqa: PLC0415  (optional)
+
+    # disable=None: only on a terminal, a log would get a line for every turn. The bar goes when
+    # it is done, so that the output is the same with and without it.
+    return tqdm(starts, unit="piece", disable=None, leave=False)
+
+
+def _impact_columns(sol: Solution, start: float) -> dict[str, np.ndarray | State]:
+    """The impacts of a piece that begins at a time [s]; see `Flight`."""
+    count = int(sol.impacts.count)
+    cut = lambda tree: jax.tree.map(lambda leaf: np.asarray(leaf)[:count], tree)  # noqa: E731
+    record = sol.impacts
+    body = cut(record.pair)[:, 0]
+    before, impulse = cut(record.before), cut(record.impulse)
+    return {
+        "time": start + cut(record.time),
+        "height": before.position[np.arange(count), body, 2],
+        "normal_impulse": np.sum(impulse * cut(record.normal), axis=-1),
+        "impulse": impulse,
+        "position": cut(record.position),
+        "before": before,
+        "after": cut(record.after),
+    }
+
+
+@dataclass(frozen=True)
+class Energies:
+    """Along a trajectory.
+
+    Attributes:
+        t: [s], shape (n,).
+        total, rotational: [J], shape (n,).
+    """
+
+    t: np.ndarray
+    total: np.ndarray
+    rotational: np.ndarray
+
+    @staticmethod
+    def of(world: World, t: np.ndarray, states: State) -> Energies:
+        spinning = eqx.tree_at(lambda s: s.velocity, states, np.zeros_like(states.velocity))
+        total = jax.vmap(lambda state: energy(world, state))(states)
+        rotational = jax.vmap(lambda state: kinetic_energy(world, state))(spinning)
+        return Energies(t, np.asarray(total), np.asarray(rotational))
+
+    @staticmethod
+    def with_jumps(world: World, flight: Flight) -> Energies:
+        """With two entries at each impact, before and after, as far as a figure can show."""
+        moments = flight.impacts["time"]
+        t = np.concatenate([flight.t, moments, moments])
+        states = _join(flight.states, flight.impacts["before"], flight.impacts["after"])
+        order = np.argsort(t, kind="stable")
+        if len(moments) > MOST_SHOWN:
+            order = order[t[order] < moments[MOST_SHOWN]]
+        return Energies.of(world, t[order], jax.tree.map(lambda leaf: leaf[order], states))
+
+    @property
+    def relative_error(self) -> float:
+        """max |E - E0|/|E0|."""
+        return float(np.abs(self.total / self.total[0] - 1).max())
+
+
+def _write_trajectory(out: Path, flight: Flight, energies: Energies) -> Path:
+    """Arrays as in `Flight`; those of bodies have shape (n, n_bodies, 3) or (..., 4)."""
+    path = out / "trajectory.npz"
+    np.savez_compressed(
+        path,
+        t=flight.t,
+        position=flight.states.position,
+        quaternion=flight.states.quaternion,
+        velocity=flight.states.velocity,
+        angular_velocity=flight.states.angular_velocity,
+        energy=energies.total,
+        impact_time=flight.impacts["time"],
+        impact_impulse=flight.impacts["impulse"],
+        impact_position=flight.impacts["position"],
+    )
+    return path
+
+
+def _draw(out: Path, world: World, flight: Flight, energies: Energies) -> list[Path]:
+    from ..viz import plot_energies, plot_energy_error  # noqa: PLC0415  (optional)
+
+    jumps = Energies.with_jumps(world, flight)
+    moments = flight.impacts["time"]
+
+    def exchange(ax):
+        parts = jumps.total - jumps.rotational, jumps.rotational
+        plot_energies(jumps.t, *parts, impact_times=moments[:MOST_SHOWN], ax=ax)
+
+    def error(ax):
+        plot_energy_error(energies.t, energies.total, impact_times=moments, ax=ax)
+
+    return [
+        *_save_figure(exchange, out / "energies.png", out / "energies.pdf"),
+        *_save_figure(error, out / "energy_error.png"),
+    ]
+
+
+def _save_figure(plot, *paths: Path) -> list[Path]:
+    import matplotlib as mpl  # noqa: PLC0415  (optional)
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    from ..viz.energies import SIZE, STYLE  # noqa: PLC0415
+
+    # A figure of its own needs no display and leaves pyplot alone.
+    with mpl.rc_context(STYLE):
+        figure = Figure(figsize=SIZE, layout="constrained")
+        plot(figure.subplots())
+        for path in paths:
+            figure.savefig(path, dpi=200)
+    return list(paths)
+
+
+def _print_header(case: Case, world: World, state: State, n_steps: int) -> None:
+    print(f"Case {case.name}: {case.title}")
+    for body in world.bodies:
+        inertia = body.inertia
+        if inertia is None:
+            inertia = body.shape.mass_properties(mass=body.mass).inertia
+        print(f"  body    {_shape(body.shape)}")
+        print(f"          mass {body.mass:g} kg, inertia {_row(inertia)} kg m^2")
+    for obstacle in world.obstacles:
+        print(f"  plane   normal {_row(obstacle.normal)}, offset {obstacle.offset:g} m")
+    print("  method  LGVCI, the Lie group variational collision integrator")
+    print(f"  dt      {case.dt:g} s")
+    print(f"  span    {n_steps * case.dt:g} s, {n_steps} steps, {state.position.dtype}")
+
+
+def _shape(shape) -> str:
+    sizes = ", ".join(
+        f"{name.replace('_', ' ')} {_row(value)} m" for name, value in vars(shape).items()
+    )
+    return f"{type(shape).__name__.lower()}, {sizes}"
+
+
+def _row(values) -> str:
+    numbers = np.asarray(values)
+    if numbers.ndim == 0:
+        return f"{numbers:.6g}"
+    return f"({', '.join(_row(value) for value in numbers)})"
+
+
+def _print_impacts(flight: Flight) -> None:
+    columns = [flight.impacts[key] for key in ("time", "height", "normal_impulse")]
+    n = len(columns[0])
+    print(f"\n{'impact':>6}  {'time [s]':>18}  {'height [m]':>15}  {'normal impulse [N s]':>20}")
+    for index, (moment, height, impulse) in enumerate(zip(*columns, strict=True)):
+        if index == MOST_SHOWN:
+            print(f"{'...':>6}  and {n - index} more, {n} in all")
+            break
+        print(f"{index + 1:>6}  {moment:>18.12f}  {height:>15.12f}  {impulse:>20.12f}")
+
+
+def _print_summary(flight: Flight, energies: Energies, written: list[Path]) -> None:
+    print(f"\nrelative energy error  max |E - E0|/E0 = {energies.relative_error:.1e}")
+    seconds = f"compile {flight.compile_time:.2f} s, run {flight.run_time:.3g} s"
+    print(f"wall time              {seconds}")
+    for path in written:
+        print(f"written                {path}")
+
+
+def _names() -> str:
+    return ", ".join(CASES)
+
+
+def _case(name: str) -> Case:
+    try:
+        return CASES[name.upper()]
+    except KeyError:
+        message = f"there is no case {name!r}; the cases are {_names()}"
+        raise argparse.ArgumentTypeError(message) from None
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a positive whole number; got {text!r}")
+    return int(text)

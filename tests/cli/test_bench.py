@@ -1,0 +1,88 @@
+"""The benchmarks, at tiny sizes: they run, and report positive numbers."""
+
+import re
+
+import numpy as np
+import pytest
+
+from jaxrb import bench
+from jaxrb.__main__ import main
+from jaxrb.bench import compilation
+from jaxrb.bench.timing import Spread, round_robin
+
+NUMBER = r"[\d.e+-]+"
+SPREAD = rf"({NUMBER}) \(({NUMBER}) \.\. ({NUMBER})\)"
+TINY = ["--batches", "2", "--rounds", "1", "--dtype", "float64"]
+
+
+def rows(text, name, pattern):
+    """The numbers in the line that begins with a batch size and a name."""
+    line = next(line for line in text.splitlines() if re.match(rf" *\d+  {re.escape(name)}", line))
+    return [float(word) for word in re.search(pattern + "$", line).groups()]
+
+
+def test_lists_the_benchmarks(capsys):
+    assert main(["bench"]) == 0
+    text = capsys.readouterr().out
+    for name in bench.BENCHMARKS:
+        assert name in text
+
+
+def test_throughput(capsys):
+    pytest.importorskip("mujoco")
+    assert main(["bench", "throughput", *TINY]) == 0
+    text = capsys.readouterr().out
+    for name in ("jit(vmap(simulate))", "simulate_batch", "MuJoCo C", "mujoco.rollout"):
+        assert min(rows(text, name, rf"({NUMBER})   {SPREAD}")) > 0
+    impacts, turns = re.search(
+        rf"impacts per world ({NUMBER}), loop turns per step ({NUMBER})", text
+    ).groups()
+    assert 4 <= float(impacts) <= 8
+    assert 1 < float(turns) < 1.2
+    assert "soft contact" in text
+
+
+def test_throughput_without_other_engines(capsys, monkeypatch):
+    monkeypatch.setattr("jaxrb.bench.peers._installed", lambda module: False)
+    assert main(["bench", "throughput", *TINY]) == 0
+    text = capsys.readouterr().out
+    assert rows(text, "simulate_batch", rf"({NUMBER})   -")[0] > 0
+    assert "mujoco is not installed" in text
+
+
+def test_gradient(capsys):
+    assert main(["bench", "gradient", *TINY]) == 0
+    text = capsys.readouterr().out
+    for name in ("forward run", "reverse mode, grad", "forward mode, jvp"):
+        assert min(rows(text, name, rf"({NUMBER})   {SPREAD}")) > 0
+
+
+def test_compile(capsys, monkeypatch):
+    monkeypatch.setattr(compilation, "PROGRAMS", ("forward run",))
+    assert main(["bench", "compile", *TINY]) == 0
+    text = capsys.readouterr().out
+    cold = rows(text, "forward run          cold", rf"{SPREAD} +{SPREAD}")
+    warm = rows(text, "forward run          warm", rf"{SPREAD} +{SPREAD}")
+    assert min(cold + warm) > 0
+    assert warm[3] < cold[3]
+
+
+@pytest.mark.parametrize("option", ["--batches=0", "--batches=1,x", "--rounds=0"])
+def test_refuses_impossible_sizes(option, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["bench", "gradient", option])
+    assert stop.value.code == 2
+    assert "positive whole numbers" in capsys.readouterr().err
+
+
+def test_contenders_take_turns():
+    calls = []
+    contenders = {name: (lambda name=name: calls.append(name)) for name in "ab"}
+    seconds = round_robin(contenders, 3)
+    assert all(taken.shape == (3,) and np.all(taken > 0) for taken in seconds.values())
+    changes = [name for name, before in zip(calls[1:], calls, strict=False) if name != before]
+    assert changes[-5:] == list("babab")
+
+
+def test_spread():
+    assert str(Spread.of(np.array([3.0, 1.0, 2.0]))) == "2 (1 .. 3)"

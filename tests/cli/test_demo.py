@@ -1,0 +1,153 @@
+"""The demo: what it prints, writes and refuses."""
+
+import re
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from jaxrb.__main__ import main
+
+# Case I of Tran and Leok, to 12 decimals, from a computation with 60 digits.
+TIMES = [2.649128901521, 4.893938255328, 5.350135680897, 6.520005137822]  # [s]
+HEIGHT = 2.080323260433  # of the centre of mass at the first impact [m]
+MOMENTUM = 11.605289919024  # vertical, just after the first impact [kg m/s]
+GRAVITY = 9.80665  # [m/s^2]
+
+ROW = re.compile(r"^ *(\d+) +(\d+\.\d+) +(\d+\.\d+) +(\d+\.\d+)$", re.MULTILINE)
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """Runs a case once and returns its exit status, output and directory."""
+    done = {}
+
+    def run(case, *options):
+        if (case, *options) not in done:
+            out = tmp_path_factory.mktemp("out")
+            with pytest.MonkeyPatch.context() as patch:
+                lines = []
+                patch.setattr("builtins.print", lambda *words, **_: lines.append(" ".join(words)))
+                status = main(["demo", case, "--out", str(out), *options])
+            done[case, *options] = status, "\n".join(lines), out
+        return done[case, *options]
+
+    return run
+
+
+def load(out):
+    with np.load(out / "trajectory.npz") as file:
+        return dict(file)
+
+
+def test_prints_the_impacts_of_case_i(demo):
+    status, text, _ = demo("I")
+    assert status == 0
+    rows = [[float(word) for word in row] for row in ROW.findall(text)]
+    number, time, height, impulse = np.transpose(rows)
+    np.testing.assert_array_equal(number, np.arange(1, len(number) + 1))
+    np.testing.assert_allclose(time[:4], TIMES, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(height[0], HEIGHT, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(10 - GRAVITY * time[0] + impulse[0], MOMENTUM, rtol=0, atol=1e-9)
+
+
+def test_says_what_it_did(demo):
+    _, text, out = demo("I")
+    for words in ("Case I:", "normal (0, 0, 1)", "LGVCI", "0.01 s", "1000 steps", "compile", "run"):
+        assert words in text
+    for path in out.iterdir():
+        assert str(path) in text
+
+
+def test_writes_pictures(demo):
+    _, _, out = demo("I")
+    for name, start in (
+        ("energies.png", b"\x89PNG"),
+        ("energies.pdf", b"%PDF"),
+        ("energy_error.png", b"\x89PNG"),
+    ):
+        assert (out / name).read_bytes().startswith(start)
+
+
+def test_writes_the_trajectory(demo):
+    _, _, out = demo("I")
+    arrays = load(out)
+    assert all(array.dtype == np.float64 for array in arrays.values())
+    assert arrays["t"].shape == (1001,)
+    assert arrays["t"][-1] == 10.0
+    for name, width in (
+        ("position", 3),
+        ("quaternion", 4),
+        ("velocity", 3),
+        ("angular_velocity", 3),
+    ):
+        assert arrays[name].shape == (1001, 1, width)
+    energy = arrays["energy"]
+    np.testing.assert_allclose(energy / energy[0], 1, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(arrays["impact_time"][:4], TIMES, rtol=0, atol=2e-12)
+    # The contact points lie on the plane, and the impulses are normal to it.
+    np.testing.assert_allclose(arrays["impact_position"][:, 2], 0, atol=1e-12)
+    np.testing.assert_allclose(arrays["impact_impulse"][:, :2], 0, atol=1e-13)
+
+
+def test_a_tilted_plane_changes_the_momentum_along_x_only(demo):
+    status, text, out = demo("II")
+    assert status == 0
+    assert "normal (-0.0348995, 0, 0.999391)" in text
+    velocity = load(out)["velocity"][:, 0]
+    np.testing.assert_allclose(velocity[:, 1], 2, rtol=0, atol=1e-13)
+    assert np.ptp(velocity[:, 0]) > 0.1
+
+
+def test_pieces_join_without_a_seam(demo):
+    """4000 steps fly in pieces of 1000 and save every second step."""
+    status, _, out = demo("I", "--steps", "4000")
+    assert status == 0
+    whole, pieces = load(demo("I")[2]), load(out)
+    np.testing.assert_allclose(np.diff(pieces["t"]), 0.02, rtol=1e-9)
+    assert pieces["t"][-1] == 40.0
+    n = len(whole["impact_time"])
+    np.testing.assert_allclose(pieces["impact_time"][:n], whole["impact_time"], rtol=0, atol=1e-12)
+    assert np.all(np.diff(pieces["impact_time"]) > 0)
+    np.testing.assert_allclose(pieces["position"][:501], whole["position"][::2], atol=1e-12)
+
+
+def test_without_matplotlib_it_says_how_to_install_it(tmp_path):
+    """In a process of its own, which finds no matplotlib."""
+    hide = "import sys; sys.modules['matplotlib'] = None; from jaxrb.__main__ import main; "
+    code = hide + "import jaxrb.viz; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-c", code, "demo", "I", "--out", str(tmp_path), "--steps", "50"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "pip install jaxrb[viz]" in done.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["trajectory.npz"]
+
+
+def test_refuses_a_case_that_does_not_exist(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["demo", "VII"])
+    assert stop.value.code == 2
+    assert "'VII'; the cases are I, II" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("steps", ["0", "-3", "many"])
+def test_refuses_an_impossible_number_of_steps(steps, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["demo", "I", f"--steps={steps}"])
+    assert stop.value.code == 2
+    assert "positive whole number" in capsys.readouterr().err
+
+
+def test_without_a_command_it_prints_help(capsys):
+    assert main([]) == 0
+    text = capsys.readouterr().out
+    assert "demo" in text
+    assert "bench" in text
+
+
+def test_version(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--version"])
+    assert stop.value.code == 0
+    assert capsys.readouterr().out.startswith("jaxrb ")
