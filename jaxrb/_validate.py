@@ -4,6 +4,7 @@ Numbers that are known when an object is built are checked at once; traced ones 
 and are checked when the simulation starts, where they yield a result code.
 """
 
+import math
 from typing import Any
 
 import jax.numpy as jnp
@@ -44,4 +45,44 @@ def require(array: Any, name: str, predicate: Any, expected: str) -> None:
 
 
 def require_positive(array: Any, name: str) -> None:
+    """Raises `ValueError` unless all known numbers of `array` are positive and finite."""
     require(array, name, lambda a: np.isfinite(a) & (a > 0), "positive and finite")
+
+
+def finite_number(value: Any, name: str) -> float:
+    """`value` as a Python number.
+
+    Raises:
+        ValueError: naming the argument, if it is traced, no number, or not finite.
+    """
+    try:
+        number = float(value)
+    except Exception as error:  # traced, or no number
+        raise ValueError(
+            f"{name} must be a concrete number: it sets the length of the program."
+        ) from error
+    if not math.isfinite(number):
+        raise ValueError(f"{name} must be finite; got {number}.")
+    return number
+
+
+def positive_number(value: Any, name: str) -> float:
+    """`finite_number` that must be positive."""
+    number = finite_number(value, name)
+    if number <= 0:
+        raise ValueError(f"{name} must be positive; got {number}.")
+    return number
+
+
+def positive_count(value: Any, name: str) -> int:
+    """`value` as a Python integer of at least 1; raises `ValueError` otherwise."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
+        raise ValueError(f"{name} must be a positive whole number; got {value!r}.")
+    return int(value)
+
+
+def one_of(value: Any, allowed: tuple[str, ...], name: str) -> str:
+    """`value`, if it is allowed; raises `ValueError` otherwise."""
+    if value not in allowed:
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}.")
+    return value

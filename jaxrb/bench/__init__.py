@@ -19,6 +19,7 @@ _MODULES = {"throughput": "throughput", "gradient": "gradient", "compile": "comp
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the arguments of `python -m jaxrb bench`."""
     parser.add_argument("name", nargs="?", choices=tuple(BENCHMARKS), help="none: list them")
     parser.add_argument(
         "--batches", type=_sizes, metavar="N,N,...", help="batch sizes; each has its default"

@@ -28,6 +28,7 @@ MOST_SHOWN = 20  # impacts in the table and in the figure of energies
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares the arguments of `python -m jaxrb demo`."""
     parser.add_argument(
         "case", nargs="?", type=_case, default="I", metavar="CASE", help=f"{_names()}; default I"
     )

@@ -41,12 +41,14 @@ class LieVariational(AbstractFlow):
 
         f = cayley_vector(pi * h, inertial.inertia, self.newton_iterations)
         n = 1 + dot(f, f)
-        q_relative = Quat(jnp.ones_like(n), f)
+        q_turned = q * Quat(jnp.ones_like(n), f)
         following = Phase(
             # (70a). Adding the constant g h^2/2 to x by itself would round the same way at
             # every step, and the energy would drift with time.
             position=x + (gamma / m + gravity * (0.5 * h)) * h,
-            orientation=q * q_relative / jnp.sqrt(n),  # (70e)
+            # (70e), q (1, f)/sqrt(1 + f.f). Divided by its own length, which is the same but for
+            # round-off, it does not drift from unit length.
+            orientation=q_turned / jnp.sqrt(q_turned.norm_squared()),
             linear_momentum=gamma + gravity * (m * h),  # (70b)
             angular_momentum=pi + cross(f, cross(f, pi) - pi) * 2 / n,  # (70d), F^T Pi
         )

@@ -90,10 +90,12 @@ class Quat(eqx.Module):
 
 
 def dot(a: Vec3, b: Vec3) -> Scalar:
+    """a . b."""
     return a.x * b.x + a.y * b.y + a.z * b.z
 
 
 def cross(a: Vec3, b: Vec3) -> Vec3:
+    """a x b."""
     return Vec3(
         a.y * b.z - a.z * b.y,
         a.z * b.x - a.x * b.z,

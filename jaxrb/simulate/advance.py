@@ -76,12 +76,14 @@ class _Search(eqx.Module):
 
 
 def start_clock(plan: Plan, code: Int[Array, ""], like: Float[Array, ""]) -> Clock:
+    """The clock at t0, in the dtype of `like`."""
     zero, none = jnp.zeros_like(like), jnp.zeros((), jnp.int32)
     first = plan.step_size(none, like)
     return Clock(first, none, code, none, none, zero, none)
 
 
 def empty_log(capacity: int, like: Float[Array, ""]) -> Log:
+    """A log without entries; its durations have the dtype of `like`."""
     none = jnp.zeros((), jnp.int32)
     indices = jnp.full(capacity, -1, jnp.int32)
     return Log(none, none, indices, jnp.zeros(capacity, like.dtype), indices)

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Int
 
+from .._validate import one_of, positive_count, positive_number
 from ..bodies import Phase, State
 from ..flows import AbstractFlow, LieVariational
 from ..math import rotate
@@ -80,12 +81,12 @@ class EventDriven(AbstractMethod):
         self.flow = flow
         self.dt = positive_number(dt, "dt")
         self.tolerance = None if tolerance is None else positive_number(tolerance, "tolerance")
-        self.max_impacts_per_step = _positive_count(max_impacts_per_step, "max_impacts_per_step")
+        self.max_impacts_per_step = positive_count(max_impacts_per_step, "max_impacts_per_step")
         self.max_impacts = (
-            None if max_impacts is None else _positive_count(max_impacts, "max_impacts")
+            None if max_impacts is None else positive_count(max_impacts, "max_impacts")
         )
-        self.on_zeno = _one_of(on_zeno, ("stop",), "on_zeno")
-        self.detect = _one_of(detect, ("end", "interior"), "detect")
+        self.on_zeno = one_of(on_zeno, ("stop",), "on_zeno")
+        self.detect = one_of(detect, ("end", "interior"), "detect")
 
     def solve(self, world, state, t0, t1, save):
         plan = self._plan(t0, t1)
@@ -220,27 +221,3 @@ def _no_impacts(clock: Clock, n: int, system: System, world: World) -> Impacts:
     return Impacts(
         clock.impacts, jnp.full(n, jnp.inf, dtype), none, zeros, zeros, zeros, blank, blank
     )
-
-
-def positive_number(value, name: str) -> float:
-    try:
-        number = float(value)
-    except Exception as error:  # traced, or no number
-        raise ValueError(
-            f"{name} must be a concrete number: it sets the length of the program."
-        ) from error
-    if not (math.isfinite(number) and number > 0):
-        raise ValueError(f"{name} must be positive and finite; got {number}.")
-    return number
-
-
-def _positive_count(value, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:
-        raise ValueError(f"{name} must be a positive whole number; got {value!r}.")
-    return int(value)
-
-
-def _one_of(value, allowed: tuple[str, ...], name: str) -> str:
-    if value not in allowed:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}.")
-    return value

@@ -1,5 +1,7 @@
 """How a simulation ended."""
 
+import enum
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Int
@@ -47,41 +49,23 @@ class RESULTS(eqx.Enumeration):
     invalid_contact_law = "The restitution of World.contact_law must lie in [0, 1]."
 
 
-# The loop carries plain integers: the position of each item in the enumeration.
-_ITEMS = [
-    RESULTS.successful,
-    RESULTS.nonlinear_solve_failed,
-    RESULTS.root_not_found,
-    RESULTS.max_impacts_reached,
-    RESULTS.zeno,
-    RESULTS.initial_penetration,
-    RESULTS.grazing,
-    RESULTS.non_finite,
-    RESULTS.non_unit_quaternion,
-    RESULTS.invalid_body,
-    RESULTS.invalid_contact_law,
-]
+class Code(enum.IntEnum):
+    """`RESULTS` as the plain integers that the loop carries."""
+
+    successful = 0
+    nonlinear_solve_failed = 1
+    root_not_found = 2
+    max_impacts_reached = 3
+    zeno = 4
+    initial_penetration = 5
+    grazing = 6
+    non_finite = 7
+    non_unit_quaternion = 8
+    invalid_body = 9
+    invalid_contact_law = 10
 
 
-class Code:
-    """The integer codes of `RESULTS` used inside the loop."""
-
-    (
-        successful,
-        nonlinear_solve_failed,
-        root_not_found,
-        max_impacts_reached,
-        zeno,
-        initial_penetration,
-        grazing,
-        non_finite,
-        non_unit_quaternion,
-        invalid_body,
-        invalid_contact_law,
-    ) = range(len(_ITEMS))
-
-
-def first_failure(*conditions: tuple[Array, int]) -> Int[Array, ""]:
+def first_failure(*conditions: tuple[Array, Code]) -> Int[Array, ""]:
     """The code of the first condition that holds, `successful` if none does."""
     code = jnp.zeros((), jnp.int32)
     for condition, failure in reversed(conditions):
@@ -92,6 +76,6 @@ def first_failure(*conditions: tuple[Array, int]) -> Int[Array, ""]:
 def to_result(code: Int[Array, ""]) -> RESULTS:
     """The enumeration item of a code."""
     result = RESULTS.successful
-    for index, item in enumerate(_ITEMS[1:], start=1):
-        result = RESULTS.where(code == index, item, result)
+    for item in Code:
+        result = RESULTS.where(code == item.value, getattr(RESULTS, item.name), result)
     return result

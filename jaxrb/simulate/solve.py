@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from functools import partial
 from typing import Any
 
@@ -11,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from .._validate import finite_number
 from ..bodies import State
 from .event_driven import AbstractMethod
 from .results import RESULTS
@@ -53,7 +53,7 @@ def simulate(
         ValueError: if the arguments do not fit together, naming the argument.
         RuntimeError: if `throw` and the simulation ended early, with the remedy.
     """
-    t0, t1 = _time(t0, "t0"), _time(t1, "t1")
+    t0, t1 = finite_number(t0, "t0"), finite_number(t1, "t1")
     if t1 < t0:
         raise ValueError(f"t1 must not lie before t0; got t0 = {t0}, t1 = {t1}.")
     if not isinstance(method, AbstractMethod):
@@ -90,15 +90,3 @@ def raise_failure(solution: Solution) -> Solution:
             )
         raise RuntimeError(f"The simulation ended early: {message}")
     return solution
-
-
-def _time(value, name: str) -> float:
-    try:
-        number = float(value)
-    except Exception as error:  # traced, or no number
-        raise ValueError(
-            f"{name} must be a concrete number: it sets the length of the program."
-        ) from error
-    if not math.isfinite(number):
-        raise ValueError(f"{name} must be finite; got {number}.")
-    return number
