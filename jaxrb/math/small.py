@@ -16,9 +16,6 @@ class Mat3(eqx.Module):
     row2: Vec3
     row3: Vec3
 
-    def __sub__(self, other: Mat3) -> Mat3:
-        return Mat3(self.row1 - other.row1, self.row2 - other.row2, self.row3 - other.row3)
-
 
 def solve3(a: Mat3, b: Vec3) -> Vec3:
     """Solves a x = b by cross products (Cramer's rule).
@@ -45,14 +42,23 @@ class Diag3(eqx.Module):
         j = self.diagonal
         return Vec3(b.x / j.x, b.y / j.y, b.z / j.z)
 
-    def plus_spin(self, f: Vec3) -> Mat3:
-        """J + S(f) J, where S(f) a = f x a."""
+    def __truediv__(self, scale: Scalar) -> Diag3:
+        return Diag3(self.diagonal / scale)
+
+    def trace(self) -> Scalar:
+        return self.diagonal.x + self.diagonal.y + self.diagonal.z
+
+    def determinant(self) -> Scalar:
+        return self.diagonal.x * self.diagonal.y * self.diagonal.z
+
+    def adjugate(self) -> Diag3:
+        """det(J) J^{-1}."""
         j = self.diagonal
-        return Mat3(
-            Vec3(j.x, -f.z * j.y, f.y * j.z),
-            Vec3(f.z * j.x, j.y, -f.x * j.z),
-            Vec3(-f.y * j.x, f.x * j.y, j.z),
-        )
+        return Diag3(Vec3(j.y * j.z, j.z * j.x, j.x * j.y))
+
+    def rows(self) -> Mat3:
+        j, zero = self.diagonal, jnp.zeros_like(self.diagonal.x)
+        return Mat3(Vec3(j.x, zero, zero), Vec3(zero, j.y, zero), Vec3(zero, zero, j.z))
 
     def matrix(self) -> Float[Array, "... 3 3"]:
         """As an array of shape (..., 3, 3)."""
@@ -94,14 +100,22 @@ class Sym3(eqx.Module):
         """J^{-1} b."""
         return solve3(self.rows(), b)
 
-    def plus_spin(self, f: Vec3) -> Mat3:
-        """J + S(f) J, where S(f) a = f x a."""
-        rows = self.rows()  # J is symmetric: its columns are its rows
-        s1, s2, s3 = cross(f, rows.row1), cross(f, rows.row2), cross(f, rows.row3)
-        return Mat3(
-            rows.row1 + Vec3(s1.x, s2.x, s3.x),
-            rows.row2 + Vec3(s1.y, s2.y, s3.y),
-            rows.row3 + Vec3(s1.z, s2.z, s3.z),
+    def __truediv__(self, scale: Scalar) -> Sym3:
+        return Sym3(self.diagonal / scale, self.off / scale)
+
+    def trace(self) -> Scalar:
+        return self.diagonal.x + self.diagonal.y + self.diagonal.z
+
+    def determinant(self) -> Scalar:
+        rows = self.rows()
+        return dot(rows.row1, cross(rows.row2, rows.row3))
+
+    def adjugate(self) -> Sym3:
+        """det(J) J^{-1}."""
+        d, o = self.diagonal, self.off
+        return Sym3(
+            Vec3(d.y * d.z - o.x * o.x, d.z * d.x - o.y * o.y, d.x * d.y - o.z * o.z),
+            Vec3(o.y * o.z - o.x * d.x, o.z * o.x - o.y * d.y, o.x * o.y - o.z * d.z),
         )
 
     def matrix(self) -> Float[Array, "... 3 3"]:

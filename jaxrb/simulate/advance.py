@@ -44,7 +44,7 @@ class Plan(NamedTuple):
 
 
 class Clock(eqx.Module):
-    """Where a world is in its course, between two segments of flight."""
+    """Where a world is in its course, between two flights."""
 
     remaining: Float[Array, ""]  # time left in the current step [s]
     step: Int[Array, ""]  # steps completed
@@ -56,17 +56,45 @@ class Clock(eqx.Module):
 
 
 class Log(eqx.Module):
-    """The segments flown: where the impacts fall among them. Arrays have shape (capacity,)."""
+    """The course of a world, cut into arcs; arrays have shape (n_arcs,).
 
-    segments: Int[Array, ""]  # number of segments flown
-    impacts: Int[Array, ""]  # number of them that ended with an impact
-    segment: Int[Array, " capacity"]  # index of the segment that ended with the impact
-    duration: Float[Array, " capacity"]  # of that segment [s]
-    contact: Int[Array, " capacity"]  # body * n_obstacles + obstacle
+    An arc is a number of flights of which at most the last ends with an impact. It ends with
+    that impact or when it is full.
+    """
+
+    limit: int = eqx.field(static=True)  # of flights in an arc
+    arc: Int[Array, ""]  # index of the arc being flown; n_arcs when all have been
+    flights: Int[Array, " n_arcs"]  # flown in each
+    duration: Float[Array, " n_arcs"]  # of the flight that ended with an impact [s]
+    contact: Int[Array, " n_arcs"]  # body * n_obstacles + obstacle; -1 without impact
+
+    @staticmethod
+    def empty(n_arcs: int, limit: int, like: Float[Array, ""]) -> Log:
+        """A log in which nothing is written; its durations have the dtype of `like`."""
+        none = jnp.zeros(n_arcs, jnp.int32)
+        return Log(limit, none[0], none, jnp.zeros(n_arcs, like.dtype), none - 1)
+
+    def full(self) -> Bool[Array, ""]:
+        return self.arc >= self.flights.shape[0]
+
+    def write(self, accept, impact, duration, contact) -> Log:
+        """The log after a turn. Each slot is written by comparison: a scatter would leave
+        the loop's fused kernels."""
+        here = (jnp.arange(self.flights.shape[0], dtype=jnp.int32) == self.arc) & accept
+        flights = self.flights + here.astype(jnp.int32)
+        struck = here & impact
+        ended = jnp.any(here & (impact | (flights == self.limit)))
+        return Log(
+            self.limit,
+            self.arc + ended.astype(jnp.int32),
+            flights,
+            jnp.where(struck, duration, self.duration),
+            jnp.where(struck, contact, self.contact),
+        )
 
 
 class _Search(eqx.Module):
-    """What the loop knows within a segment."""
+    """What the loop knows within a flight."""
 
     trial: Float[Array, ""]  # duration to try next [s]
     locating: Bool[Array, ""]  # an impact is bracketed between:
@@ -82,28 +110,20 @@ def start_clock(plan: Plan, code: Int[Array, ""], like: Float[Array, ""]) -> Clo
     return Clock(first, none, code, none, none, zero, none)
 
 
-def empty_log(capacity: int, like: Float[Array, ""]) -> Log:
-    """A log without entries; its durations have the dtype of `like`."""
-    none = jnp.zeros((), jnp.int32)
-    indices = jnp.full(capacity, -1, jnp.int32)
-    return Log(none, none, indices, jnp.zeros(capacity, like.dtype), indices)
-
-
 def advance(
-    plan: Plan, phase: Phase, clock: Clock, system: System, segments: int = 0, capacity: int = 0
-) -> tuple[Phase, Clock, Log]:
-    """Flies a world to the end of its course, or for a number of segments.
+    plan: Plan, phase: Phase, clock: Clock, system: System, log: Log | None = None
+) -> tuple[Phase, Clock, Log | None]:
+    """Flies a world to the end of its course, or until a log is full.
 
-    A segment is a flight that ends with an impact or with its step (Tran and Leok, Algorithm
-    2, corrected: the time of an impact counts in units of h, the state before the first
-    impact of a step is kept, and an accepted impact is one that was located).
+    A flight ends with an impact or with its step (Tran and Leok, Algorithm 2, corrected: the
+    time of an impact counts in units of h, the state before the first impact of a step is
+    kept, and an accepted impact is one that was located).
 
     Args:
         plan: the static part.
-        phase, clock: where to start, between two segments.
+        phase, clock: where to start, between two flights.
         system: the world.
-        segments: if positive, stop after so many, and log them.
-        capacity: number of impacts that the log holds; the world also stops when it is full.
+        log: an empty one, to be written.
 
     Returns:
         The phase and the clock at the end, and the log.
@@ -116,9 +136,7 @@ def advance(
     def unfinished(carry) -> Bool[Array, ""]:
         _, clock, _, _, log = carry
         going = (clock.step < plan.n_steps) & (clock.code == Code.successful)
-        if segments:
-            going &= (log.segments < segments) & (log.impacts < capacity)
-        return going
+        return going if log is None else going & ~log.full()
 
     def turn(carry):
         phase, clock, search, dip, log = carry
@@ -175,11 +193,11 @@ def advance(
             upper=upper,
             turns=jnp.where(accept, 0, search.turns + 1),
         )
-        if segments:
-            log = _write(log, accept, impact, trial, contact.index)
+        if log is not None:
+            log = log.write(accept, impact, trial, contact.index)
         return phase, clock, search, dip, log
 
-    carry = (phase, clock, idle, dip, empty_log(capacity, like))
+    carry = (phase, clock, idle, dip, log)
     phase, clock, _, _, log = jax.lax.while_loop(unfinished, turn, carry)
     return phase, clock, log
 
@@ -212,19 +230,6 @@ def _tick(plan, clock: Clock, trial, full_step, impact, failure) -> tuple[Clock,
         evaluations=clock.evaluations + 1,
     )
     return clock, remaining
-
-
-def _write(log: Log, accept, impact, duration, contact) -> Log:
-    """Logs a segment. Each slot is written by comparison: a scatter would leave the loop's
-    single fused kernel."""
-    slot = (jnp.arange(log.segment.shape[0], dtype=jnp.int32) == log.impacts) & impact
-    return Log(
-        segments=log.segments + accept.astype(jnp.int32),
-        impacts=log.impacts + impact.astype(jnp.int32),
-        segment=jnp.where(slot, log.segments, log.segment),
-        duration=jnp.where(slot, duration, log.duration),
-        contact=jnp.where(slot, contact, log.contact),
-    )
 
 
 class _Closest(eqx.Module):

@@ -1,10 +1,12 @@
 """Detect, then replay: everything that is saved or differentiated.
 
-`advance` finds the segments of a trajectory; nothing is differentiated through its search.
-Here the segments are flown again from its log, without any search, by a `scan` that can be
-differentiated in both modes and that emits what is to be saved. The work is done in blocks of
-about the square root of the number of segments; reverse mode keeps the state at the start of
-each block and replays one block at a time, so its memory grows like that square root.
+`advance` finds the flights and impacts of a trajectory; nothing is differentiated through its
+search. Here they are taken again from its log, without any search, by a `scan` that can be
+differentiated in both modes and that emits what is to be saved. As impacts are rare and cost
+more to differentiate than flights, the log cuts the trajectory into arcs of a few flights and
+at most one impact. The work is done in blocks of about the square root of the number of arcs;
+reverse mode keeps the state at the start of each block and replays one block at a time, so
+its memory grows like that square root.
 """
 
 from __future__ import annotations
@@ -35,33 +37,38 @@ class Blocks(NamedTuple):
 
     plan: Plan
     n_blocks: int
-    segments: int  # in a block
-    capacity: int  # impacts that a block can log; a world waits for the next block when full
+    arcs: int  # in a block; a world waits for the next block when it has flown them
+    flights: int  # in an arc
     save_steps: tuple[int, ...]  # the steps in which the times to save fall,
     save_offsets: tuple[float, ...]  # and how far into them [s]
     record: bool  # whether to collect the impacts
+
+    @property
+    def collects(self) -> bool:
+        return bool(self.save_steps) or self.record
 
     @property
     def saves(self) -> int:
         """The largest number of times to save that one block can meet."""
         steps = np.asarray(self.save_steps)
         first = np.searchsorted(steps, steps)
-        last = np.searchsorted(steps, steps + self.segments, side="right")
+        last = np.searchsorted(steps, steps + self.arcs * self.flights, side="right")
         return int((last - first).max(initial=0))
 
 
 def lay_out(plan: Plan, max_impacts: int, saves: list[tuple[int, float]], record: bool) -> Blocks:
     """Blocks for a trajectory of `plan.n_steps` steps and up to `max_impacts` impacts."""
-    segments = max(1, math.ceil(math.sqrt(plan.n_steps + max_impacts)))
-    capacity = min(segments, max_impacts, 16 + segments // 32)
-    # A block ends with its last segment or with a full log: so many suffice.
-    n_blocks = -(-plan.n_steps // segments) + -(-max_impacts // capacity)
+    # Long arcs idle after an impact, short ones look for one too often.
+    flights = max(1, math.ceil(math.sqrt(plan.n_steps / max_impacts)))
+    # An arc ends when it is full or with an impact: so many suffice.
+    n_arcs = math.ceil(plan.n_steps / flights) + max_impacts
+    arcs = math.ceil(math.sqrt(n_arcs))
     steps, offsets = zip(*saves, strict=True) if saves else ((), ())
-    return Blocks(plan, n_blocks, segments, capacity, steps, offsets, record)
+    return Blocks(plan, math.ceil(n_arcs / arcs), arcs, flights, steps, offsets, record)
 
 
 class Impact(eqx.Module):
-    """Impacts along a trajectory; in a block, arrays have a leading axis of its capacity."""
+    """Impacts along a trajectory; in a block, arrays have a leading axis over its arcs."""
 
     valid: Bool[Array, ""]
     step: Int[Array, ""]
@@ -76,6 +83,17 @@ class Outputs(eqx.Module):
 
     saved: tuple[Bool[Array, " saves"], Phase] | None
     impacts: Impact | None
+
+
+class _Flight(eqx.Module):
+    """A flight that may be looked at."""
+
+    flown: Bool[Array, ""]  # or skipped
+    impact: Bool[Array, ""]  # whether it ended with one
+    step: Int[Array, ""]
+    begin: Float[Array, ""]  # since the start of the step [s]
+    duration: Float[Array, ""]  # [s]
+    phase: Phase  # at its start
 
 
 class _Start(eqx.Module):
@@ -146,11 +164,11 @@ def _fly_block(
     blocks: Blocks, start: _Start, clock: Clock, saved: Int[Array, ""], system: System
 ) -> tuple[_Start, Clock, Log, Outputs]:
     clock_in = eqx.tree_at(lambda c: c.remaining, clock, start.remaining)
-    phase, clock_out, log = advance(
-        blocks.plan, start.phase, clock_in, system, blocks.segments, blocks.capacity
-    )
+    log = Log.empty(blocks.arcs, blocks.flights, start.remaining)
+    phase, clock_out, log = advance(blocks.plan, start.phase, clock_in, system, log)
+    assert log is not None
     outputs = Outputs(None, None)
-    if blocks.save_steps or blocks.record:
+    if blocks.collects:
         _, outputs = _replay_block(blocks, log, clock.step, saved, start, system)
     return _Start(phase, clock_out.remaining), clock_out, log, outputs
 
@@ -183,42 +201,52 @@ def _replay_block(
     start: _Start,
     system: System,
 ) -> tuple[_Start, Outputs]:
-    """Flies the segments of a block from its log."""
-    plan = blocks.plan
-    index = jnp.arange(blocks.segments, dtype=jnp.int32)
-    match = log.segment[None, :] == index[:, None]
-    is_impact = jnp.any(match, axis=1)
-    duration = jnp.sum(jnp.where(match, log.duration[None, :], 0.0), axis=1)
-    contact = jnp.max(jnp.where(match, log.contact[None, :], 0), axis=1)
-    is_flown = index < log.segments
-    # Segments that end a step, before and including each one, give the step it falls into.
-    step = first_step + jnp.cumsum(is_flown & ~is_impact, dtype=jnp.int32)
-    collect = bool(blocks.save_steps) or blocks.record
+    """Flies the arcs of a block from its log."""
+    plan, collects = blocks.plan, blocks.collects
 
-    def segment(carry, inputs):
-        phase, remaining = carry
-        flown, impact, duration, contact, next_step = inputs
-        before, after, lasted = _fly_segment(
-            plan, jnp.where(impact, duration, remaining), impact, contact, phase, system
-        )
-        next_remaining = jnp.where(impact, remaining - lasted, plan.step_size(next_step, remaining))
-        carry = select(flown, (after, next_remaining), carry)
-        return carry, ((phase, remaining, lasted, before, after) if collect else None)
+    def seen(carry, flown, impact, duration):
+        phase, remaining, step = carry
+        begin = plan.step_size(step, remaining) - remaining
+        return _Flight(flown, impact, step, begin, duration, phase) if collects else None
 
-    carry, flown = jax.lax.scan(
-        jax.checkpoint(segment, prevent_cse=False),
-        (start.phase, start.remaining),
-        (is_flown, is_impact, duration, contact, step),
-    )
-    outputs = Outputs(None, None)
-    if collect:
-        started_in = jnp.concatenate([first_step[None], step[:-1]])
-        outputs = _collect(blocks, log, saved, started_in, is_flown, is_impact, flown, system)
-    return _Start(*carry), outputs
+    @partial(jax.checkpoint, prevent_cse=False)
+    def fly_step(carry, flown):
+        """A flight to the end of its step."""
+        phase, remaining, step = carry
+        after, _ = plan.flow.step(remaining, phase, system.inertial, system.gravity)
+        following = (after, plan.step_size(step + 1, remaining), step + 1)
+        no_impact = jnp.zeros_like(flown)
+        return select(flown, following, carry), seen(carry, flown, no_impact, remaining)
+
+    @partial(jax.checkpoint, prevent_cse=False)
+    def fly_last(carry, flown, impact, duration, contact):
+        """The last flight of an arc that is full or ends with an impact."""
+        phase, remaining, step = carry
+        planned = jnp.where(impact, duration, remaining)
+        before, after, lasted = _fly_and_strike(plan, planned, impact, contact, phase, system)
+        left = jnp.where(impact, remaining - lasted, plan.step_size(step + 1, remaining))
+        following = (after, left, jnp.where(impact, step, step + 1))
+        struck = (before, after) if blocks.record else None
+        return select(flown, following, carry), (seen(carry, flown, impact, lasted), struck)
+
+    def arc(carry, entry):
+        flights, duration, contact = entry
+        impact = contact >= 0
+        ended = impact | (flights == blocks.flights)
+        order = jnp.arange(blocks.flights - 1, dtype=jnp.int32)
+        carry, steps = jax.lax.scan(fly_step, carry, order < flights - ended.astype(jnp.int32))
+        carry, (last, struck) = fly_last(carry, ended, impact, duration, contact)
+        return carry, (steps, last, struck)
+
+    carry = (start.phase, start.remaining, first_step)
+    carry, flown = jax.lax.scan(arc, carry, (log.flights, log.duration, log.contact))
+    phase, remaining, _ = carry
+    outputs = _collect(blocks, log, saved, flown, system) if collects else Outputs(None, None)
+    return _Start(phase, remaining), outputs
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _fly_segment(
+def _fly_and_strike(
     plan: Plan,
     planned: Float[Array, ""],
     impact: Bool[Array, ""],
@@ -226,9 +254,9 @@ def _fly_segment(
     phase: Phase,
     system: System,
 ) -> tuple[Phase, Phase, Float[Array, ""]]:
-    """The end of a segment, before and after the impact it may end with, and its duration.
+    """The end of a flight, before and after the impact it may end with, and its duration.
 
-    The duration of a segment that ends with an impact is the root of gap(flow(duration)) = 0
+    The duration of a flight that ends with an impact is the root of gap(flow(duration)) = 0
     that was located: its value is the planned one, its derivative that of the root.
     """
     before, _ = plan.flow.step(planned, phase, system.inertial, system.gravity)
@@ -236,7 +264,7 @@ def _fly_segment(
     return before, after, planned
 
 
-@partial(_fly_segment.defjvp, symbolic_zeros=True)
+@partial(_fly_and_strike.defjvp, symbolic_zeros=True)
 def _(plan, primals, tangents):
     """The implicit function theorem: d(duration) = -dPhi / (dPhi/d duration) at fixed duration.
 
@@ -248,7 +276,7 @@ def _(plan, primals, tangents):
     """
     planned, impact, contact, phase, system = primals
     dplanned, _, _, dphase, dsystem = tangents
-    _, _, duration = keep_rule(partial(_fly_segment, plan))(*primals)
+    _, _, duration = keep_rule(partial(_fly_and_strike, plan))(*primals)
 
     def fly(duration, phase, system):
         return plan.flow.step(duration, phase, system.inertial, system.gravity)[0]
@@ -292,45 +320,60 @@ def _mask(contact: Int[Array, ""], like: Array) -> Bool[Array, "n_bodies n_obsta
     return jnp.arange(like.size, dtype=jnp.int32).reshape(like.shape) == contact
 
 
-def _collect(
-    blocks: Blocks, log: Log, saved, step, is_flown, is_impact, flown, system: System
-) -> Outputs:
-    """Picks the states to save and the impacts out of the segments of a block."""
-    plan = blocks.plan
-    phase, remaining, lasted, before, after = flown
-    begin = plan.step_size(step, remaining) - remaining  # time since the start of the step
+def _collect(blocks: Blocks, log: Log, saved, flown, system: System) -> Outputs:
+    """Picks the states to save and the impacts out of the flights of a block."""
+    steps, last, struck = flown
     saves = impacts = None
     if blocks.save_steps:
-        n = len(blocks.save_steps)
-        wanted = saved + jnp.arange(blocks.saves, dtype=jnp.int32)
-        clipped = jnp.minimum(wanted, n - 1)
-        in_step = jnp.asarray(blocks.save_steps, jnp.int32)[clipped][:, None]
-        offset = jnp.asarray(blocks.save_offsets, begin.dtype)[clipped]
-        # The segment in which a time falls is the last that begins before it. What earlier
-        # blocks did not save falls after the start of this one, whatever round-off says.
-        index = jnp.arange(blocks.segments, dtype=jnp.int32)
-        begun = (begin[None, :] <= offset[:, None]) | (index == 0)[None, :]
-        inside = is_flown[None, :] & (step[None, :] == in_step) & begun
-        at = jnp.max(jnp.where(inside, index[None, :], -1), axis=1)
-        # An impact at the end of the block leaves the rest of its step to the next one.
-        cut = (at + 1 == log.segments) & is_impact[at] & (offset >= begin[at] + lasted[at])
-        valid = (at >= 0) & (wanted < n) & ~cut
-        at = jnp.maximum(at, 0)
-        state = jax.tree.map(lambda leaf: leaf[at], phase)
-        if any(blocks.save_offsets):
-            flight = jnp.where(valid, jnp.maximum(offset - begin[at], 0.0), 0.0)
-
-            def partway(duration, phase):
-                return plan.flow.step(duration, phase, system.inertial, system.gravity)[0]
-
-            state = jax.vmap(partway)(flight, state)
-        saves = (valid, state)
+        # One sequence: of each arc the flights to the ends of steps, then the last.
+        flights = jax.tree.map(
+            lambda a, b: jnp.concatenate([a, b[:, None]], axis=1).reshape(-1, *b.shape[1:]),
+            steps,
+            last,
+        )
+        saves = _states_to_save(blocks, saved, flights, system)
     if blocks.record:
-        at = jnp.maximum(log.segment, 0)
-        valid = jnp.arange(blocks.capacity, dtype=jnp.int32) < log.impacts
-        before, after = jax.tree.map(lambda leaf: leaf[at], (before, after))
-        impacts = Impact(valid, step[at], (begin + lasted)[at], log.contact, before, after)
+        before, after = struck
+        time = last.begin + last.duration
+        impacts = Impact(log.contact >= 0, last.step, time, log.contact, before, after)
     return Outputs(saves, impacts)
+
+
+def _states_to_save(blocks: Blocks, saved, flights: _Flight, system: System):
+    """Which of the times to save, from number `saved` on, fall into a block; the states."""
+    n = len(blocks.save_steps)
+    wanted = saved + jnp.arange(blocks.saves, dtype=jnp.int32)
+    clipped = jnp.minimum(wanted, n - 1)
+    in_step = jnp.asarray(blocks.save_steps, jnp.int32)[clipped]
+    offset = jnp.asarray(blocks.save_offsets, flights.begin.dtype)[clipped]
+
+    # The flight in which a time falls is the last that begins before it. What earlier blocks
+    # did not save falls after the start of this one, whatever round-off says.
+    index = jnp.arange(flights.flown.shape[0], dtype=jnp.int32)
+    flown = jnp.where(flights.flown, index, -1)
+    first, last = jnp.argmax(flights.flown).astype(jnp.int32), jnp.max(flown)
+
+    def flight_of(step, offset):
+        begun = (flights.begin <= offset) | (index == first)
+        return jnp.max(jnp.where((flights.step == step) & begun, flown, -1))
+
+    at = jax.vmap(flight_of)(in_step, offset)
+    found = at >= 0
+    at = jnp.maximum(at, 0)
+    flight = jax.tree.map(lambda leaf: leaf[at], flights)
+    # An impact at the end of the block leaves the rest of its step to the next one.
+    cut = (at == last) & flight.impact & (offset >= flight.begin + flight.duration)
+    valid = found & (wanted < n) & ~cut
+
+    state = flight.phase
+    if any(blocks.save_offsets):
+
+        def partway(duration, phase):
+            return blocks.plan.flow.step(duration, phase, system.inertial, system.gravity)[0]
+
+        elapsed = jnp.where(valid, jnp.maximum(offset - flight.begin, 0.0), 0.0)
+        state = jax.vmap(partway)(elapsed, state)
+    return valid, state
 
 
 def compact(valid: Bool[Array, " entries"], entries, n: int):

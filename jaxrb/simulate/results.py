@@ -13,7 +13,7 @@ class RESULTS(eqx.Enumeration):
     successful = ""
     nonlinear_solve_failed = (
         "The implicit equations of the flow were not solved to round-off: reduce dt, or raise "
-        "the iterations of the flow (LieVariational(newton_iterations=...))."
+        "the iterations of the flow (LieVariational(iterations=...))."
     )
     root_not_found = (
         "The time of an impact could not be located: the gap function is not continuous to "

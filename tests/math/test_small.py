@@ -41,14 +41,6 @@ def tensor(rng, kind, n):
     return Sym3.of(jnp.asarray(full)), full
 
 
-def spin(f):
-    x, y, z = np.moveaxis(f, -1, 0)
-    o = np.zeros_like(x)
-    return np.stack(
-        [np.stack([o, -z, y], -1), np.stack([z, o, -x], -1), np.stack([-y, x, o], -1)], -2
-    )
-
-
 def test_solve3():
     rng = np.random.default_rng(0)
     a, b = conditioned(rng, 200), rng.normal(size=(200, 3))
@@ -83,25 +75,25 @@ def test_solve3_derivative():
         np.testing.assert_allclose(by_a, exact, atol=1e-11 * np.abs(exact).max())
 
 
-def test_difference_of_matrices():
-    rng = np.random.default_rng(3)
-    a, b = rng.normal(size=(2, 4, 3, 3))
-    np.testing.assert_array_equal(dense(mat3(a) - mat3(b)), a - b)
-
-
 @pytest.mark.parametrize("kind", ["diag", "sym"])
 def test_inertia_tensor(kind):
     rng = np.random.default_rng(4)
     j, full = tensor(rng, kind, 60)
-    a, f = rng.normal(size=(2, 60, 3))
+    a = rng.normal(size=(60, 3))
     v = Vec3.of(jnp.asarray(a))
     np.testing.assert_allclose(j.matvec(v).array(), np.einsum("nij,nj->ni", full, a), atol=3e-14)
     np.testing.assert_allclose(
         j.solve(v).array(), np.linalg.solve(full, a[..., None])[..., 0], atol=1e-13
     )
+    np.testing.assert_allclose(dense(j.rows()), full, atol=2e-15)
+    np.testing.assert_allclose(j.trace(), np.trace(full, axis1=1, axis2=2), rtol=1e-14)
+    np.testing.assert_allclose(j.determinant(), np.linalg.det(full), rtol=1e-12)
+    determinant = np.linalg.det(full)[:, None, None]
     np.testing.assert_allclose(
-        dense(j.plus_spin(Vec3.of(jnp.asarray(f)))), full + spin(f) @ full, atol=3e-14
+        j.adjugate().matrix(), determinant * np.linalg.inv(full), rtol=1e-11, atol=1e-13
     )
+    scale = rng.uniform(1, 2, 60)
+    np.testing.assert_allclose((j / scale).matrix(), full / scale[:, None, None], atol=2e-15)
 
 
 @pytest.mark.parametrize("kind", ["diag", "sym"])
