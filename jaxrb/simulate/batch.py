@@ -22,6 +22,8 @@ from .world import World
 # Lanes that advance in step on one core: enough to fill its vector units, few enough for
 # their state to stay in its cache.
 CPU_CHUNK = 512
+# Fewer lanes a thread take longer to hand out than to fly.
+SMALLEST_CHUNK = 128
 
 
 def simulate_batch(
@@ -106,7 +108,9 @@ def _on_cores(lanes, world, states, batch_world, chunk) -> Solution:
     operations, which are too small here, and leave a core idle half of the time."""
     n_lanes = states.position.shape[0]
     cores = os.cpu_count() or 1
-    chunk = min(chunk, -(-n_lanes // cores))
+    chunk = min(chunk, max(-(-n_lanes // cores), SMALLEST_CHUNK))
+    if n_lanes <= chunk:
+        return lanes(world, states)
     n_chunks = -(-n_lanes // chunk)
     pad = partial(_pad, size=n_chunks * chunk)
 

@@ -260,8 +260,7 @@ def _fly_and_strike(
     that was located: its value is the planned one, its derivative that of the root.
     """
     before, _ = plan.flow.step(planned, phase, system.inertial, system.gravity)
-    _, after = _touch(before, impact, contact, system)
-    return before, after, planned
+    return before, _strike(before, impact, contact, system), planned
 
 
 @partial(_fly_and_strike.defjvp, symbolic_zeros=True)
@@ -269,10 +268,7 @@ def _(plan, primals, tangents):
     """The implicit function theorem: d(duration) = -dPhi / (dPhi/d duration) at fixed duration.
 
     It is evaluated at the duration that the function itself returns, so that higher
-    derivatives follow from this one. What the shift of the duration adds to the end is its
-    rate there; so the contact is differentiated once along the change at fixed duration and
-    once along that rate, and only the former is linear in the tangents and transposed in
-    reverse mode.
+    derivatives follow from this one.
     """
     planned, impact, contact, phase, system = primals
     dplanned, _, _, dphase, dsystem = tangents
@@ -281,42 +277,46 @@ def _(plan, primals, tangents):
     def fly(duration, phase, system):
         return plan.flow.step(duration, phase, system.inertial, system.gravity)[0]
 
-    def touch(before, system):
-        return _touch(before, impact, contact, system)
+    def gap(before, system):
+        return _gap(before, contact, system)
+
+    def strike(before, system):
+        return _strike(before, impact, contact, system)
 
     at_duration = partial(fly, duration)
     before, dbefore = sparse_jvp(at_duration, (phase, system), (dphase, dsystem))
     _, motion = jax.jvp(lambda t: fly(t, phase, system), (duration,), (jnp.ones_like(duration),))
-    (_, after), (dgap, dafter) = sparse_jvp(touch, (before, system), (dbefore, dsystem))
-    _, (rate, after_motion) = jax.jvp(lambda end: touch(end, system), (before,), (motion,))
+    _, dgap = sparse_jvp(gap, (before, system), (dbefore, dsystem))
+    _, rate = jax.jvp(lambda end: gap(end, system), (before,), (motion,))
 
     moving = impact & (rate != 0)
     if isinstance(dplanned, SymbolicZero):
         dplanned = jnp.zeros_like(planned)
     dduration = jnp.where(impact, -dgap / jnp.where(moving, rate, 1.0), dplanned)
-
-    def shift(d, rate):
-        return jax.tree.map(lambda d, rate: d + rate * dduration, d, rate)
-
-    tangents_out = (shift(dbefore, motion), shift(dafter, after_motion), dduration)
-    return (before, after, duration), tangents_out
+    dbefore = jax.tree.map(lambda d, rate: d + rate * dduration, dbefore, motion)
+    after, dafter = sparse_jvp(strike, (before, system), (dbefore, dsystem))
+    return (before, after, duration), (dbefore, dafter, dduration)
 
 
-def _touch(
-    end: Phase, impact: Bool[Array, ""], contact: Int[Array, ""], system: System
-) -> tuple[Float[Array, ""], Phase]:
-    """The gap of a contact, and the phase after the impact there, if it is one."""
+def _gap(end: Phase, contact: Int[Array, ""], system: System) -> Float[Array, ""]:
+    """The gap of a contact [m]."""
     if system.contacts is None:
-        return jnp.ones_like(end.position.x[0]), end
+        return jnp.ones_like(end.position.x[0])
+    gaps = system.contacts.find(end).gap
+    return jnp.sum(jnp.where(_chosen(contact, gaps), gaps, 0.0))
+
+
+def _strike(end: Phase, impact: Bool[Array, ""], contact: Int[Array, ""], system: System) -> Phase:
+    """The phase after the impact at a contact, if it is one."""
+    if system.contacts is None:
+        return end
     contacts = system.contacts.find(end)
     motion = kinematics(contacts, end, system.inertial)
     impulse = system.contact_law.normal_impulse(motion.normal_velocity, motion.inverse_mass)
-    chosen = _mask(contact, impulse)
-    gap = jnp.sum(jnp.where(chosen, contacts.gap, 0.0))
-    return gap, apply_impulse(end, contacts, impulse, chosen & impact)
+    return apply_impulse(end, contacts, impulse, _chosen(contact, impulse) & impact)
 
 
-def _mask(contact: Int[Array, ""], like: Array) -> Bool[Array, "n_bodies n_obstacles"]:
+def _chosen(contact: Int[Array, ""], like: Array) -> Bool[Array, "n_bodies n_obstacles"]:
     return jnp.arange(like.size, dtype=jnp.int32).reshape(like.shape) == contact
 
 
