@@ -1,6 +1,13 @@
-"""Shared by the tests: differences and convergence orders."""
+"""Shared by the tests: compilation, differences and convergence orders."""
 
+import jax
 import numpy as np
+
+
+def quick_jit(function):
+    """`jax.jit` without XLA's fusion, which takes most of the time that higher derivatives
+    take to compile. Other tests compile first derivatives as users do."""
+    return jax.jit(function, compiler_options={"xla_disable_hlo_passes": "fusion"})
 
 
 def differences(function, x, step=1e-3):

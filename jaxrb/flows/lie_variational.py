@@ -32,9 +32,9 @@ class LieVariational(AbstractFlow):
 
     Attributes:
         iterations: of Halley's rule for (70c). With the default its residual is at round-off
-            for rotations of up to about 0.4 rad a step (0.2 rad for thin rods); beyond, the
-            step reports failure. The remedy is a smaller dt or, up to about 1 rad, more
-            iterations.
+            for rotations of up to about 0.4 rad a step (0.3 rad for thin rods); beyond, the
+            step reports failure. The remedy is a smaller dt or, up to about 0.8 rad, one more
+            iteration.
     """
 
     iterations: int = eqx.field(default=2, static=True)
@@ -74,7 +74,7 @@ def cayley_vector(k: Vec3, inertia: InertiaTensor, iterations: int) -> Vec3:
 
         s^4 - t s^3 + (c + 2 k.k) s^2 - (d + t k.k) s + k.C k + (k.k)^2 = 0,
 
-    found by Halley's rule from 0. The derivative of f is that of the implicit function.
+    found by Halley's rule from its value k.J^{-1} k for slow turns. The derivative of f is that of the implicit function.
     """
     # In units of the trace, so that no product of small inertias leaves the range of floats.
     unit = inertia.trace()
@@ -84,7 +84,7 @@ def cayley_vector(k: Vec3, inertia: InertiaTensor, iterations: int) -> Vec3:
     jk, ck, kk = j.matvec(k), adjugate.matvec(k), dot(k, k)
     c0, c1, c2 = dot(k, ck) + kk * kk, d + t * kk, c + 2 * kk
 
-    s = c0 * c1 / (c1 * c1 - c0 * c2)
+    s = dot(k, ck) / d
     for _ in range(iterations):
         p = (((s - t) * s + c2) * s - c1) * s + c0
         dp = ((4 * s - 3 * t) * s + 2 * c2) * s - c1

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import reference
+from helpers import quick_jit
 
 import jaxrb as rb
 
@@ -90,7 +91,7 @@ def test_all_parameters_through_impacts_in_both_modes(n_steps, n_impacts, record
     assert impacts == n_impacts
     expected = expected if record else expected[:2]
     outputs = package(n_steps, record)
-    forward, reverse = jax.jit(jax.jacfwd(outputs))(POINT), jax.jit(jax.jacrev(outputs))(POINT)
+    forward, reverse = quick_jit(jax.jacfwd(outputs))(POINT), quick_jit(jax.jacrev(outputs))(POINT)
     scale = np.abs(expected).max(axis=1, keepdims=True)
     # Both are exact up to round-off, amplified by some 1e2 an impact.
     np.testing.assert_allclose(forward / scale, expected / scale, rtol=0, atol=1e-11)
@@ -125,7 +126,7 @@ def test_hessians_in_every_combination_of_modes(outer, inner):
 
     at = jnp.array([0.9, 0.7])
     assert abs(float(simulated(at) - closed_form(at))) < 1e-13
-    hessian = jax.jit(outer(inner(simulated)))(at)
+    hessian = quick_jit(outer(inner(simulated)))(at)
     np.testing.assert_allclose(hessian, jax.hessian(closed_form)(at), rtol=0, atol=1e-10)
 
 
@@ -150,7 +151,7 @@ def test_hessian_of_a_tumbling_body():
     expected = np.array(columns)
     scale = np.abs(expected).max()
     # The differences leave 1e-15/1e-5 times the amplification.
-    hessian = jax.jit(jax.hessian(height))(at)
+    hessian = quick_jit(jax.hessian(height))(at)
     np.testing.assert_allclose(hessian / scale, expected / scale, rtol=0, atol=1e-8)
 
 
@@ -232,7 +233,7 @@ def test_derivatives_of_what_is_saved():
     expected = jax.jacfwd(path, argnums=(0, 1))(*at)
     for mode in (jax.jacfwd, jax.jacrev):
         np.testing.assert_allclose(
-            jax.jit(mode(simulated, argnums=(0, 1)))(*at), expected, rtol=0, atol=1e-11
+            quick_jit(mode(simulated, argnums=(0, 1)))(*at), expected, rtol=0, atol=1e-11
         )
 
 
@@ -272,8 +273,8 @@ def test_gradient_through_ten_impacts_of_a_box_matches_differences():
 
 def test_float32_gradients_are_close_to_float64():
     outputs = package(350)
-    double = jax.jit(jax.jacfwd(outputs))(POINT)
-    single = jax.jit(jax.jacrev(outputs))(POINT.astype(jnp.float32))
+    double = quick_jit(jax.jacfwd(outputs))(POINT)
+    single = quick_jit(jax.jacrev(outputs))(POINT.astype(jnp.float32))
     assert single.dtype == jnp.float32
     scale = np.abs(double).max(axis=1, keepdims=True)
     np.testing.assert_allclose(np.asarray(single) / scale, double / scale, rtol=0, atol=2e-3)
