@@ -74,7 +74,8 @@ def cayley_vector(k: Vec3, inertia: InertiaTensor, iterations: int) -> Vec3:
 
         s^4 - t s^3 + (c + 2 k.k) s^2 - (d + t k.k) s + k.C k + (k.k)^2 = 0,
 
-    found by Halley's rule from its value k.J^{-1} k for slow turns. The derivative of f is that of the implicit function.
+    found by Halley's rule from its value k.J^{-1} k for slow turns. The derivative of f is
+    that of the implicit function.
     """
     # In units of the trace, so that no product of small inertias leaves the range of floats.
     unit = inertia.trace()

@@ -406,7 +406,6 @@ def test_the_order_of_bodies_does_not_matter():
     orders = [
         names,
         ("box", "small sphere", "rounded", "long box", "sphere", "ellipsoid"),
-        ("long box", "ellipsoid", "small sphere", "box", "sphere", "rounded"),
     ]
     lanes, results = 3, []
     e = np.array([1.0, 0.8, 0.6])
