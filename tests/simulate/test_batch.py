@@ -68,9 +68,7 @@ def test_batch_can_be_differentiated_and_jitted():
         return jnp.sum(rb.simulate_batch(WORLD, states, METHOD, 3.0).final.position[..., 2])
 
     gradient = jax.jit(jax.grad(loss))(states).position
-    single = jax.jit(
-        jax.grad(lambda s: rb.simulate(WORLD, s, METHOD, 3.0).final.position[0, 2])
-    )
+    single = jax.jit(jax.grad(lambda s: rb.simulate(WORLD, s, METHOD, 3.0).final.position[0, 2]))
     for k in range(4):
         alone = single(jax.tree.map(lambda leaf, k=k: leaf[k], states)).position
         np.testing.assert_allclose(gradient[k], alone, rtol=1e-10)
