@@ -15,10 +15,18 @@ from .flows import LieVariational as LieVariational
 from .impact import Frictionless as Frictionless
 from .shapes import (
     Box as Box,
+    Capsule as Capsule,
+    Complement as Complement,
+    Cone as Cone,
+    Cylinder as Cylinder,
+    Difference as Difference,
     Ellipsoid as Ellipsoid,
     HalfSpace as HalfSpace,
+    Intersection as Intersection,
+    Placed as Placed,
     Rounded as Rounded,
     Sphere as Sphere,
+    Union as Union,
 )
 from .simulate import (
     LGVCI as LGVCI,

@@ -7,14 +7,17 @@ from jaxtyping import Array, Bool, Float
 
 from .._validate import known, real_array, require, require_positive
 from ..math import Diag3, InertiaTensor, Sym3, Vec3
-from ..shapes import AbstractConvexShape
+from ..shapes import AbstractSolid, Placed
 
 
 class RigidBody(eqx.Module):
     """A rigid body whose body frame has its origin at the centre of mass.
 
+    A shape whose own origin is not the centre of mass, such as a cone, is moved there: the
+    position of the body is that of its centre of mass. Its axes stay.
+
     Attributes:
-        shape: the solid, in the body frame.
+        shape: the solid, in its own frame.
         mass: [kg], positive.
         inertia: about the centre of mass in the body frame [kg m^2]: principal moments,
             shape (3,), or the full tensor, shape (3, 3). None means uniform density; then
@@ -27,12 +30,12 @@ class RigidBody(eqx.Module):
             the other two).
     """
 
-    shape: AbstractConvexShape
+    shape: AbstractSolid
     mass: Float[Array, ""]
     inertia: Float[Array, "3"] | Float[Array, "3 3"] | None
 
-    def __init__(self, shape: AbstractConvexShape, mass=1.0, inertia=None):
-        if not isinstance(shape, AbstractConvexShape):
+    def __init__(self, shape: AbstractSolid, mass=1.0, inertia=None):
+        if not isinstance(shape, AbstractSolid):
             raise ValueError(f"RigidBody.shape must be a bounded shape; got {shape!r}.")
         self.shape = shape
         self.mass = real_array(mass, "RigidBody.mass", ())
@@ -48,6 +51,12 @@ class RigidBody(eqx.Module):
             )
         require(self.inertia, "RigidBody.inertia", np.isfinite, "finite")
         _check_inertia(self.inertia)
+
+    def centered_shape(self) -> AbstractSolid:
+        """The solid in the body frame."""
+        if self.inertia is not None or self.shape.is_centered:
+            return self.shape
+        return Placed(self.shape, -self.shape.uniform_moments().center)
 
     def inertia_tensor(self) -> InertiaTensor:
         """The tensor about the centre of mass, in component form [kg m^2]."""

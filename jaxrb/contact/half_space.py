@@ -1,6 +1,9 @@
-"""Contacts of convex bodies with half-spaces.
+"""Contacts of bodies with half-spaces.
 
-Every body against every obstacle: arrays have shape (n_bodies, n_obstacles).
+Every body against every obstacle. A body that is a union of convex parts has a contact for
+each part, whose least gap is its own: arrays have shape (n_bodies, n_contacts), where contact
+number part * n_obstacles + obstacle is that of a part. Bodies with fewer parts than others
+repeat their first one, which changes nothing.
 """
 
 from __future__ import annotations
@@ -22,10 +25,10 @@ from ..shapes.base import components
 class Contacts(eqx.Module):
     """Where each body is closest to each obstacle."""
 
-    gap: Float[Array, "n_bodies n_obstacles"]  # Phi [m], positive when apart
-    round_off: Float[Array, "n_bodies n_obstacles"]  # of the gap [m]
-    normal: Vec3  # from the obstacle into the body, world; components (1, n_obstacles)
-    height: Float[Array, "n_bodies n_obstacles"]  # h, of the centre over the closest point [m]
+    gap: Float[Array, "n_bodies n_contacts"]  # Phi [m], positive when apart
+    round_off: Float[Array, "n_bodies n_contacts"]  # of the gap [m]
+    normal: Vec3  # from the obstacle into the body, world; components (1, n_contacts)
+    height: Float[Array, "n_bodies n_contacts"]  # h, of the centre over the closest point [m]
     point: Vec3  # closest point of the body from its centre of mass, body frame [m]
     lever: Vec3  # chi = rho x R^T n, body frame [m]
 
@@ -33,28 +36,32 @@ class Contacts(eqx.Module):
 class ContactKinematics(eqx.Module):
     """How fast each gap closes, and what an impulse does to it."""
 
-    normal_velocity: Float[Array, "n_bodies n_obstacles"]  # rate of the gap [m/s]
-    spin_velocity: Float[Array, "n_bodies n_obstacles"]  # its part chi . Omega [m/s]
-    inverse_mass: Float[Array, "n_bodies n_obstacles"]  # W = 1/m + chi . J^{-1} chi [1/kg]
+    normal_velocity: Float[Array, "n_bodies n_contacts"]  # rate of the gap [m/s]
+    spin_velocity: Float[Array, "n_bodies n_contacts"]  # its part chi . Omega [m/s]
+    inverse_mass: Float[Array, "n_bodies n_contacts"]  # W = 1/m + chi . J^{-1} chi [1/kg]
 
 
 class HalfSpaceContacts(eqx.Module):
     """The pairs of all bodies with all half-spaces."""
 
-    shapes: tuple[AbstractConvexShape, ...]  # one a group of bodies, components stacked
+    # For each group of bodies with one kind of shape its parts, components stacked.
+    shapes: tuple[tuple[AbstractConvexShape, ...], ...]
     normal: Vec3  # unit, components (n_obstacles,)
     offset: Float[Array, " n_obstacles"]  # [m]
 
     @staticmethod
     def of(bodies: Sequence[RigidBody], obstacles: Sequence[HalfSpace]) -> HalfSpaceContacts:
         """Bodies in an order in which those of one kind of shape are next to each other."""
-        groups: list[list[AbstractConvexShape]] = []
-        for body in bodies:
-            shape = components(body.shape)
-            if groups and jax.tree.structure(groups[-1][0]) == jax.tree.structure(shape):
-                groups[-1].append(shape)
+        solids = [body.centered_shape().convex_parts() for body in bodies]
+        n_parts = max(map(len, solids))
+        groups: list[list[tuple[AbstractConvexShape, ...]]] = []
+        for solid in solids:
+            repeated = solid + solid[:1] * (n_parts - len(solid))
+            parts = tuple(components(part) for part in repeated)
+            if groups and jax.tree.structure(groups[-1][0]) == jax.tree.structure(parts):
+                groups[-1].append(parts)
             else:
-                groups.append([shape])
+                groups.append([parts])
         # A trailing axis of length 1 lets body quantities broadcast over the obstacles.
         stacked = tuple(
             jax.tree.map(lambda *leaves: jnp.stack(leaves)[:, None], *group) for group in groups
@@ -65,6 +72,11 @@ class HalfSpaceContacts(eqx.Module):
             Vec3.of(jnp.stack([normal for normal, _ in planes])),
             jnp.stack([offset for _, offset in planes]),
         )
+
+    @property
+    def n_parts(self) -> int:
+        """Convex parts of each body."""
+        return len(self.shapes[0])
 
     def find(self, phase: Phase) -> Contacts:
         """Gap, closest point and lever arm of every pair (Tran and Leok, eqs. 84, 55).
@@ -78,6 +90,7 @@ class HalfSpaceContacts(eqx.Module):
         height, point = self._support(-in_body)
         along = dot(normal, _expand(phase.position, 1))
         offset = _expand(self.offset, 0)
+        normal, in_body, along, offset = self._for_each_part((normal, in_body, along, offset))
         gap = along - offset - height
         scale = jnp.abs(along) + jnp.abs(offset) + height
         return Contacts(
@@ -90,17 +103,21 @@ class HalfSpaceContacts(eqx.Module):
         )
 
     def _support(self, direction: Vec3) -> tuple[Float[Array, ...], Vec3]:
-        parts, start = [], 0
-        for shape in self.shapes:
-            n_bodies = jax.tree.leaves(shape)[0].shape[0]
-            part = jax.tree.map(lambda d, s=start, n=n_bodies: d[s : s + n], direction)
-            height, point = shape.support_map(part)
-            # A height that does not depend on the direction still has one value a pair.
-            parts.append((jnp.broadcast_to(height, part.x.shape), point))
+        groups, start = [], 0
+        for parts in self.shapes:
+            n_bodies = jax.tree.leaves(parts)[0].shape[0]
+            own = jax.tree.map(lambda d, s=start, n=n_bodies: d[s : s + n], direction)
+            found = []
+            for part in parts:
+                height, point = part.support_map(own)
+                # A height that does not depend on the direction still has one value a pair.
+                found.append((jnp.broadcast_to(height, own.x.shape), point))
+            groups.append(_join(found, axis=1))
             start += n_bodies
-        if len(parts) == 1:
-            return parts[0]
-        return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *parts)
+        return _join(groups, axis=0)
+
+    def _for_each_part(self, tree):
+        return _join([tree] * self.n_parts, axis=1)
 
 
 def kinematics(contacts: Contacts, phase: Phase, inertial: Inertial) -> ContactKinematics:
@@ -120,8 +137,8 @@ def kinematics(contacts: Contacts, phase: Phase, inertial: Inertial) -> ContactK
 def apply_impulse(
     phase: Phase,
     contacts: Contacts,
-    impulse: Float[Array, "n_bodies n_obstacles"],
-    where: Bool[Array, "n_bodies n_obstacles"],
+    impulse: Float[Array, "n_bodies n_contacts"],
+    where: Bool[Array, "n_bodies n_contacts"],
 ) -> Phase:
     """The phase after normal impulses [N s] at the chosen contacts (eq. 61a, b)."""
     impulse = jnp.where(where, impulse, jnp.zeros_like(impulse))
@@ -134,6 +151,12 @@ def apply_impulse(
         phase.linear_momentum + linear,
         phase.angular_momentum + angular,
     )
+
+
+def _join(trees: list, axis: int):
+    if len(trees) == 1:
+        return trees[0]
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=axis), *trees)
 
 
 def _expand(tree, axis: int):

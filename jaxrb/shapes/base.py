@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -23,53 +23,78 @@ class MassProperties(eqx.Module):
     inertia: Float[Array, 3] | Float[Array, "3 3"]  # about the centre of mass [kg m^2]
 
 
+class Moments(NamedTuple):
+    """Integrals over a solid of density 1."""
+
+    volume: Float[Array, ""]  # [m^3]
+    center: Float[Array, 3]  # [m]
+    # Of (z - center)(z - center)^T [m^5]; its diagonal where the rest is zero.
+    second: Float[Array, 3] | Float[Array, "3 3"]
+
+    @staticmethod
+    def symmetric(volume: Array, second: Array) -> Moments:
+        """Of a solid that has its centre in the origin."""
+        return Moments(volume, jnp.zeros(3, volume.dtype), second)
+
+
 class AbstractShape(eqx.Module):
-    """A solid. Every number it holds is a leaf that can be differentiated."""
+    """A solid. Every number it holds is a leaf that can be differentiated.
 
-
-class AbstractConvexShape(AbstractShape):
-    """A bounded convex solid, described by its support function.
-
-    Subclasses give the support function in component form; their parameters of shape (3,)
+    Subclasses give their signed distance in component form; their parameters of shape (3,)
     arrive there as `Vec3` (see `components`).
     """
 
     @abc.abstractmethod
-    def support_map(self, direction: Vec3) -> tuple[Float[Array, ...], Vec3]:
-        """The support function h and the support point for unit directions.
+    def distance_map(self, point: Vec3) -> Float[Array, ...]:
+        """The signed distance from the surface, positive outside [m]."""
 
-        h(d) = max {d . z : z in the solid} [m], and a point where it is reached [m].
+    def lengths(self) -> list[Array]:
+        """The numbers that must not be negative."""
+        return jax.tree.leaves(self)
+
+    def signed_distance(self, point: Float[Array, "... 3"]) -> Float[Array, ...]:
+        """The signed distance from the surface, positive outside [m], shape (...).
+
+        Points in the shape's frame [m], shape (..., 3). Whether it is exact or a bound is
+        said by each shape.
         """
+        return components(self).distance_map(Vec3.of(jnp.asarray(point)))
+
+
+class AbstractSolid(AbstractShape):
+    """A bounded solid."""
+
+    @property
+    def is_centered(self) -> bool:
+        """Whether the centre of mass at uniform density is known to be the origin."""
+        return False
 
     @abc.abstractmethod
     def bounding_radius(self) -> Float[Array, ""]:
         """Radius of a ball about the shape's origin that holds the solid [m]."""
 
-    @abc.abstractmethod
-    def _volume_and_moments(self, radius: Float[Array, ""] | float) -> tuple[Array, Array]:
-        """The volume of the solid rounded by `radius`, and the integrals of x^2, y^2, z^2.
+    def convex_parts(self) -> tuple[AbstractConvexShape, ...]:
+        """Convex solids of which this is the union.
 
-        For a solid symmetric in its three coordinate planes.
+        Raises:
+            ValueError: if there are none.
+        """
+        raise ValueError(f"{type(self).__name__} is no union of convex solids.")
+
+    @abc.abstractmethod
+    def uniform_moments(self, radius: Float[Array, ""] | float = 0.0) -> Moments:
+        """The moments of the solid rounded by `radius` [m], at density 1.
 
         Raises:
             ValueError: if there is no closed form.
         """
-
-    def support(self, direction: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
-        """The point of the solid furthest along `direction` (of any length but zero).
-
-        Shape frame, metres; shape (..., 3). Where a face or an edge is furthest, its middle.
-        """
-        d = Vec3.of(jnp.asarray(direction))
-        _, point = components(self).support_map(d / jnp.sqrt(dot(d, d)))
-        return point.array()
 
     def mass_properties(
         self,
         density: Float[Array, ""] | float | None = None,
         mass: Float[Array, ""] | float | None = None,
     ) -> MassProperties:
-        """Volume, mass, centre of mass and inertia at uniform density, in closed form.
+        """Volume, mass, centre of mass and inertia at uniform density.
 
         Args:
             density: [kg/m^3]; give this or `mass`.
@@ -79,17 +104,39 @@ class AbstractConvexShape(AbstractShape):
             ValueError: if not exactly one of the two is given, or the solid has no closed
                 form (give the inertia of the body instead).
         """
-        return self._rounded_mass_properties(0.0, density, mass)
-
-    def _rounded_mass_properties(self, radius, density, mass) -> MassProperties:
         if (density is None) == (mass is None):
             raise ValueError("mass_properties needs exactly one of density and mass.")
-        volume, moments = self._volume_and_moments(radius)
-        if mass is None:
-            mass = density * volume
-        mass = jnp.asarray(mass, volume.dtype)
-        second = moments * (mass / volume)
-        return MassProperties(volume, mass, jnp.zeros(3, volume.dtype), jnp.sum(second) - second)
+        volume, center, second = self.uniform_moments()
+        mass = jnp.asarray(mass if density is None else density * volume, volume.dtype)
+        second = second * (mass / volume)
+        if second.ndim == 1:
+            inertia = jnp.sum(second) - second
+        else:
+            inertia = jnp.trace(second) * jnp.eye(3, dtype=second.dtype) - second
+        return MassProperties(volume, mass, center, inertia)
+
+
+class AbstractConvexShape(AbstractSolid):
+    """A bounded convex solid, described by its support function as well."""
+
+    @abc.abstractmethod
+    def support_map(self, direction: Vec3) -> tuple[Float[Array, ...], Vec3]:
+        """The support function h and the support point for unit directions.
+
+        h(d) = max {d . z : z in the solid} [m], and a point where it is reached [m].
+        """
+
+    def convex_parts(self):
+        return (self,)
+
+    def support(self, direction: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
+        """The point of the solid furthest along `direction` (of any length but zero).
+
+        Shape frame, metres; shape (..., 3). Where a face or an edge is furthest, its middle.
+        """
+        d = Vec3.of(jnp.asarray(direction))
+        _, point = components(self).support_map(d / jnp.sqrt(dot(d, d)))
+        return point.array()
 
 
 Shape = TypeVar("Shape", bound=AbstractShape)
@@ -105,3 +152,11 @@ def length_parameter(value, name: str, shape: tuple[int, ...]) -> Array:
     array = real_array(value, name, shape)
     require_positive(array, name)
     return array
+
+
+def flat_sign(d: Float[Array, ...]) -> Float[Array, ...]:
+    """The sign of a component of a unit direction, 0 where it is zero to round-off.
+
+    What faces a flat side to round-off then finds its middle, not one of its edges.
+    """
+    return jnp.where(jnp.abs(d) > 8 * jnp.finfo(d.dtype).eps, jnp.sign(d), 0.0)

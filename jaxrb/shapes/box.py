@@ -3,12 +3,12 @@
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..math import Vec3, dot, hadamard
-from .base import AbstractConvexShape, length_parameter
+from ..math import Vec3, dot, hadamard, norm
+from .base import AbstractConvexShape, Moments, flat_sign, length_parameter
 
 
 class Box(AbstractConvexShape):
-    """The solid |x| <= a, |y| <= b, |z| <= c.
+    """The solid |x| <= a, |y| <= b, |z| <= c. The signed distance is exact.
 
     Attributes:
         half_extents: (a, b, c) [m], positive.
@@ -20,20 +20,28 @@ class Box(AbstractConvexShape):
         self.half_extents = length_parameter(half_extents, "Box.half_extents", (3,))
 
     def support_map(self, direction: Vec3):
-        """The corner furthest along d; the middle of the edge or face if several are, to
-        round-off of a unit direction."""
-
-        def side(d):
-            return jnp.where(jnp.abs(d) > 8 * jnp.finfo(d.dtype).eps, jnp.sign(d), 0.0)
-
-        signs = Vec3(side(direction.x), side(direction.y), side(direction.z))
+        """The corner furthest along d; the middle of the edge or face if several are."""
+        d = direction
+        signs = Vec3(flat_sign(d.x), flat_sign(d.y), flat_sign(d.z))
         corner = hadamard(Vec3.of(self.half_extents), signs)
         return dot(corner, direction), corner
+
+    def distance_map(self, point: Vec3):
+        half = Vec3.of(self.half_extents)
+        x, y, z = jnp.abs(point.x) - half.x, jnp.abs(point.y) - half.y, jnp.abs(point.z) - half.z
+        deepest = jnp.maximum(x, jnp.maximum(y, z))
+        # Outside of one face only the length below is that face's distance, with its slope.
+        outside = Vec3(jnp.maximum(x, 0.0), jnp.maximum(y, 0.0), jnp.maximum(z, 0.0))
+        return jnp.where(deepest > 0, norm(outside), deepest)
+
+    @property
+    def is_centered(self):
+        return True
 
     def bounding_radius(self):
         return jnp.sqrt(jnp.sum(self.half_extents**2))
 
-    def _volume_and_moments(self, radius):
+    def uniform_moments(self, radius=0.0):
         """A rounded box is a core, six slabs, four quarter cylinders along each axis and
         eight octants of a ball; the moment along each axis is the sum over these."""
         r = radius
@@ -56,4 +64,6 @@ class Box(AbstractConvexShape):
             corners = 4 / 3 * jnp.pi * r**3 * a**2 + jnp.pi * a * r**4 + 4 / 15 * jnp.pi * r**5
             return across + end_slabs + end_edges + corners
 
-        return volume, jnp.stack([moment(a, b, c), moment(b, c, a), moment(c, a, b)])
+        return Moments.symmetric(
+            volume, jnp.stack([moment(a, b, c), moment(b, c, a), moment(c, a, b)])
+        )

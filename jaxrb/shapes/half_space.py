@@ -10,7 +10,7 @@ from .base import AbstractShape
 
 
 class HalfSpace(AbstractShape):
-    """The solid {z : normal . z <= offset}, bounded by a plane.
+    """The solid {z : normal . z <= offset}, bounded by a plane. The signed distance is exact.
 
     Attributes:
         normal: out of the solid, of any length but zero, shape (3,).
@@ -32,7 +32,10 @@ class HalfSpace(AbstractShape):
         length = jnp.sqrt(jnp.sum(self.normal**2))
         return self.normal / length, self.offset / length
 
-    def signed_distance(self, point: Float[Array, "... 3"]) -> Float[Array, "..."]:
-        """Exact distance to the plane, positive outside the solid [m]."""
-        normal, offset = self.unit_normal_and_offset()
-        return dot(Vec3.of(point), Vec3.of(normal)) - offset
+    def lengths(self):
+        return []
+
+    def distance_map(self, point: Vec3):
+        normal = Vec3.of(self.normal)
+        length = jnp.sqrt(dot(normal, normal))
+        return (dot(point, normal) - self.offset) / length

@@ -11,6 +11,8 @@ from .base import AbstractConvexShape
 class Rounded(AbstractConvexShape):
     """The Minkowski sum of a convex solid and a ball (Tran and Leok, eq. 91).
 
+    The signed distance is exact where that of the solid is.
+
     Attributes:
         shape: the solid that is rounded.
         radius: [m], not negative.
@@ -35,8 +37,18 @@ class Rounded(AbstractConvexShape):
         height, point = self.shape.support_map(direction)
         return height + self.radius, point + direction * self.radius
 
+    def lengths(self):
+        return [*self.shape.lengths(), self.radius]
+
+    def distance_map(self, point: Vec3):
+        return self.shape.distance_map(point) - self.radius
+
+    @property
+    def is_centered(self):
+        return self.shape.is_centered
+
     def bounding_radius(self):
         return self.shape.bounding_radius() + self.radius
 
-    def _volume_and_moments(self, radius):
-        return self.shape._volume_and_moments(self.radius + radius)
+    def uniform_moments(self, radius=0.0):
+        return self.shape.uniform_moments(self.radius + radius)

@@ -66,7 +66,7 @@ class Log(eqx.Module):
     arc: Int[Array, ""]  # index of the arc being flown; n_arcs when all have been
     flights: Int[Array, " n_arcs"]  # flown in each
     duration: Float[Array, " n_arcs"]  # of the flight that ended with an impact [s]
-    contact: Int[Array, " n_arcs"]  # body * n_obstacles + obstacle; -1 without impact
+    contact: Int[Array, " n_arcs"]  # index among the contacts; -1 without impact
 
     @staticmethod
     def empty(n_arcs: int, limit: int, like: Float[Array, ""]) -> Log:

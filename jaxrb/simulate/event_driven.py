@@ -183,16 +183,17 @@ def _impacts(
     used = jnp.arange(n, dtype=jnp.int32) < count
     n_obstacles = len(world.obstacles)
     order = jnp.asarray(body_order(world), jnp.int32)
-    body, obstacle = record.contact // n_obstacles, record.contact % n_obstacles
+    n_contacts = n_obstacles * pairs.n_parts
+    body, contact = record.contact // n_contacts, record.contact % n_contacts
 
-    def geometry(phase: Phase, body: Int[Array, ""], obstacle: Int[Array, ""]):
+    def geometry(phase: Phase, body: Int[Array, ""], contact: Int[Array, ""]):
         contacts = pairs.find(phase)
         at = jax.tree.map(lambda leaf: leaf[body], (phase.position, phase.orientation))
-        point = jax.tree.map(lambda leaf: leaf[body, obstacle], contacts.point)
-        normal = jax.tree.map(lambda leaf: leaf[0, obstacle], contacts.normal)
+        point = jax.tree.map(lambda leaf: leaf[body, contact], contacts.point)
+        normal = jax.tree.map(lambda leaf: leaf[0, contact], contacts.normal)
         return (at[0] + rotate(at[1], point)).array(), normal.array()
 
-    position, normal = jax.vmap(geometry)(record.before, body, obstacle)
+    position, normal = jax.vmap(geometry)(record.before, body, contact)
     change = record.after.linear_momentum - record.before.linear_momentum
     impulse = jax.vmap(lambda leaf, b: leaf[b])(change.array(), body)
     blank = lambda tree, empty: jax.tree.map(  # noqa: E731
@@ -202,7 +203,7 @@ def _impacts(
     return Impacts(
         count=clock.impacts,
         time=blank(t0 + dt * record.step.astype(record.offset.dtype) + record.offset, jnp.inf),
-        pair=blank(jnp.stack([order[body], obstacle], axis=-1), -1),
+        pair=blank(jnp.stack([order[body], contact % n_obstacles], axis=-1), -1),
         impulse=blank(impulse, 0.0),
         position=blank(position, 0.0),
         normal=blank(normal, 0.0),

@@ -18,6 +18,7 @@ def gaps(world: World, state: State) -> Float[Array, "n_bodies n_obstacles"]:
     if system.contacts is None:
         return jnp.zeros((len(world.bodies), 0), state.position.dtype)
     gap = system.contacts.find(phase).gap
+    gap = jnp.min(gap.reshape(len(world.bodies), system.contacts.n_parts, -1), axis=1)
     return gap[jnp.argsort(jnp.asarray(body_order(world)))]
 
 

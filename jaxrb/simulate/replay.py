@@ -316,7 +316,7 @@ def _strike(end: Phase, impact: Bool[Array, ""], contact: Int[Array, ""], system
     return apply_impulse(end, contacts, impulse, _chosen(contact, impulse) & impact)
 
 
-def _chosen(contact: Int[Array, ""], like: Array) -> Bool[Array, "n_bodies n_obstacles"]:
+def _chosen(contact: Int[Array, ""], like: Array) -> Bool[Array, "n_bodies n_contacts"]:
     return jnp.arange(like.size, dtype=jnp.int32).reshape(like.shape) == contact
 
 

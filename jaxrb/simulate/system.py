@@ -72,7 +72,7 @@ def initial_code(world: World, state: State, system: System, phase: Phase) -> In
     leaves = jax.tree.leaves((system, phase))
     finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in leaves]))
     length = jnp.sqrt(jnp.sum(state.quaternion**2, axis=-1))
-    lengths = jax.tree.leaves([body.shape for body in world.bodies])
+    lengths = [length for body in world.bodies for length in body.shape.lengths()]
     possible = (
         jnp.all(possible_inertia(system.inertial.inertia))
         & jnp.all(system.inertial.mass > 0)

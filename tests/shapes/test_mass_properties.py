@@ -57,8 +57,29 @@ def integrate_rounded_box(half, radius):
     return 8 * volume, np.array(squares) / volume
 
 
+def slices(pieces):
+    """Volume and mean squares of a solid of revolution, from its slices across z.
+
+    Pieces are (from, to, squared radius by z), polynomials of low degree there.
+    """
+    t, w = np.polynomial.legendre.leggauss(8)
+    sums = np.zeros(3)
+    for low, high, squared in pieces:
+        z, weight = (low + high + (high - low) * t) / 2, w * (high - low) / 2
+        area = np.pi * squared(z)
+        sums += [np.sum(weight * f) for f in (area, area * squared(z) / 4, area * z**2)]
+    volume, across, along = sums
+    return volume, np.array([across, across, along]) / volume
+
+
+CAP = (1.1, 1.5, lambda z: 0.4**2 - (np.abs(z) - 1.1) ** 2)
+CAPSULE = [(-1.1, 1.1, lambda z: 0.4**2 + 0 * z), CAP, (-1.5, -1.1, CAP[2])]
+
 # name: (shape, volume, mean squares of the coordinates)
 SOLIDS = {
+    "capsule": (rb.Capsule(0.4, 1.1), *slices(CAPSULE)),
+    "rounded capsule": (rb.Rounded(rb.Capsule(0.3, 1.1), 0.1), *slices(CAPSULE)),
+    "cylinder": (rb.Cylinder(0.6, 0.9), *slices([(-0.9, 0.9, lambda z: 0.36 + 0 * z)])),
     "sphere": (rb.Sphere(0.7), 4 / 3 * np.pi * 0.7**3, np.full(3, 0.7**2 / 5)),
     "ellipsoid": (rb.Ellipsoid(AXES), 4 / 3 * np.pi * 2 * 3 * 0.5, AXES**2 / 5),
     "box": (rb.Box(HALF), 8 * 0.5 * 1.2 * 0.8, HALF**2 / 3),

@@ -1,0 +1,66 @@
+"""Cones."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..math import Vec3
+from ..math.safe import safe_sqrt
+from .base import AbstractConvexShape, Moments, flat_sign, length_parameter
+from .cylinder import rim_support
+
+
+class Cone(AbstractConvexShape):
+    """The solid x^2 + y^2 <= (radius (1 - z/height))^2, 0 <= z <= height.
+
+    Its base stands in the plane z = 0, its apex is (0, 0, height); the centre of mass lies at
+    a quarter of the height. The signed distance is exact.
+
+    Attributes:
+        radius: of the base [m], positive.
+        height: [m], positive.
+    """
+
+    radius: Float[Array, ""]
+    height: Float[Array, ""]
+
+    def __init__(self, radius, height):
+        self.radius = length_parameter(radius, "Cone.radius", ())
+        self.height = length_parameter(height, "Cone.height", ())
+
+    def support_map(self, direction: Vec3):
+        """The apex or a point of the rim; the middle of the line between, or of the base."""
+        rim, across = rim_support(direction, self.radius)
+        at_rim, at_apex = self.radius * across, self.height * direction.z
+        # 1 for the apex, -1 for the rim, 0 for the line between.
+        slant = jnp.sqrt(self.radius**2 + self.height**2)
+        side = flat_sign((at_apex - at_rim) / slant)
+        apex = (1 + side) / 2
+        point = Vec3(rim.x * (1 - apex), rim.y * (1 - apex), self.height * apex)
+        return jnp.maximum(at_rim, at_apex), point
+
+    def distance_map(self, point: Vec3):
+        """In the half-plane of the point, where the solid is a triangle."""
+        r, h = self.radius, self.height
+        slant = jnp.sqrt(r**2 + h**2)
+        out = safe_sqrt(point.x**2 + point.y**2) - r  # from the rim
+        z = point.z
+        side = (h * out + r * z) / slant  # signed distance from the line of the side
+        along = (h * z - r * out) / slant  # along it, from the rim towards the apex
+        to_rim = safe_sqrt(out**2 + z**2)
+        to_apex = safe_sqrt((out + r) ** 2 + (z - h) ** 2)
+        beside = jnp.where(along < 0, to_rim, jnp.where(along > slant, to_apex, side))
+        outside = jnp.where((z < 0) & (out < 0), -z, jnp.where(z < 0, to_rim, beside))
+        deepest = jnp.maximum(-z, side)
+        return jnp.where(deepest > 0, outside, deepest)
+
+    def bounding_radius(self):
+        return jnp.maximum(self.radius, self.height)
+
+    def uniform_moments(self, radius=0.0):
+        if not (isinstance(radius, float) and radius == 0.0):
+            raise ValueError("A rounded cone has no inertia here; give RigidBody(inertia=...).")
+        r, h = self.radius, self.height
+        volume = jnp.pi * r**2 * h / 3
+        across, along = volume * 3 * r**2 / 20, volume * 3 * h**2 / 80
+        zero = jnp.zeros_like(h)
+        return Moments(volume, jnp.stack([zero, zero, h / 4]), jnp.stack([across, across, along]))

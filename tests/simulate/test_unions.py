@@ -1,0 +1,120 @@
+"""Bodies of several convex parts, and bodies whose shape is not centred.
+
+The impact times of the paper's Cases III and IV come from an independent program run at high
+precision; a union that says the same as a single shape must move like it.
+"""
+
+import math
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxrb as rb
+
+
+def paper_case(shape, inertia):
+    body = rb.RigidBody(shape, mass=1.0, inertia=inertia)
+    world = rb.World([body], [rb.HalfSpace()], gravity=(0.0, 0.0, -9.80665))
+    state = rb.State.from_momenta(
+        world,
+        position=[[0.0, 0.0, 10.0]],
+        linear_momentum=[[2.0, 2.0, 10.0]],
+        angular_momentum=[[4.0, -4.0, 4.0]],
+    )
+    return world, state
+
+
+SHIFT = -0.9937128
+CASES = {
+    "III": (
+        rb.Union(
+            rb.Placed(rb.Ellipsoid((3.0, 4.0, 5.0)), (1.5 + SHIFT, 0.0, 0.0)),
+            rb.Placed(rb.Ellipsoid((6.0, 1.0, 1.0)), (-4.5 + SHIFT, 0.0, 0.0)),
+        ),
+        (7.5932718, 9.9326434, 8.2731252),
+        [2.009288622469, 2.928858417470],
+    ),
+    "IV": (
+        rb.Rounded(rb.Box((math.sqrt(3),) * 3), 1e-13),
+        (2.0, 2.0, 2.0),
+        [2.608788264913, 3.657973349046],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_first_impacts(case):
+    shape, inertia, times = CASES[case]
+    world, state = paper_case(shape, inertia)
+    sol = rb.simulate(world, state, rb.LGVCI(0.01), 8.0, save=rb.SaveAt(final=True, impacts=8))
+    np.testing.assert_allclose(sol.impacts.time[:2], times, rtol=0, atol=2e-11)
+    np.testing.assert_allclose(rb.energy(world, sol.final), rb.energy(world, state), rtol=1e-12)
+    if case == "IV":
+        steps = np.floor(np.asarray(sol.impacts.time[2:4]) / 0.01)
+        assert steps[0] == steps[1]
+
+
+def test_parts_may_differ_in_number():
+    """A union beside a sphere moves as it does alone, and its pairs name the planes."""
+    union, inertia, _ = CASES["III"]
+    planes = [rb.HalfSpace(), rb.HalfSpace((-1.0, 0.0, 0.2), -9.0)]
+    dumbbell = rb.RigidBody(union, inertia=inertia)
+    bodies = {"union": dumbbell, "ball": rb.RigidBody(rb.Sphere(0.5))}
+
+    def fly(names):
+        world = rb.World([bodies[name] for name in names], planes)
+        height = jnp.array([{"union": 10.0, "ball": 4.0}[name] for name in names])
+        zero = jnp.zeros(len(names))
+        state = rb.State(
+            jnp.stack([zero, zero, height], axis=-1),
+            jnp.tile(jnp.array([1.0, 0.0, 0.0, 0.0]), (len(names), 1)),
+            jnp.tile(jnp.array([2.0, 0.0, 0.0]), (len(names), 1)),
+            jnp.tile(jnp.array([0.3, 0.5, -0.2]), (len(names), 1)),
+        )
+        gaps = rb.gaps(world, state)
+        save = rb.SaveAt(final=True, impacts=16)
+        return gaps, rb.simulate(world, state, rb.LGVCI(0.01), 6.0, save=save)
+
+    gaps, sol = fly(["ball", "union"])
+    assert gaps.shape == (2, 2)
+    for index, name in enumerate(["ball", "union"]):
+        alone_gaps, alone = fly([name])
+        np.testing.assert_allclose(gaps[index], alone_gaps[0], rtol=1e-14)
+        # The impacts of one body split the steps of the other, which changes the turning of
+        # the union by O(dt^2), some 1e-5.
+        np.testing.assert_allclose(sol.final.position[index], alone.final.position[0], atol=1e-3)
+        n = int(alone.impacts.count)
+        mine = np.asarray(sol.impacts.pair[:, 0]) == index
+        assert n >= 1 and mine.sum() == n
+        np.testing.assert_array_equal(sol.impacts.pair[mine, 1], alone.impacts.pair[:n, 1])
+        np.testing.assert_allclose(sol.impacts.time[mine], alone.impacts.time[:n], atol=1e-4)
+
+
+def test_a_cone_is_moved_to_its_centre_of_mass():
+    """Standing on its base the centre of mass is a quarter of the height above the plane."""
+    radius, height, mass = 0.6, 1.2, 2.0
+    body = rb.RigidBody(rb.Cone(radius, height), mass=mass)
+    world = rb.World([body], [rb.HalfSpace()])
+    state = rb.State(
+        jnp.array([[0.0, 0.0, height / 4 + 0.1]]),
+        jnp.array([[1.0, 0.0, 0.0, 0.0]]),
+        jnp.zeros((1, 3)),
+        jnp.zeros((1, 3)),
+    )
+    np.testing.assert_allclose(rb.gaps(world, state), 0.1, rtol=0, atol=1e-15)
+    across = 3 / 80 * mass * (4 * radius**2 + height**2)
+    expected = np.diag([across, across, 3 / 10 * mass * radius**2])
+    found = body.inertia_tensor().matrix()
+    np.testing.assert_allclose(found, expected, rtol=1e-14, atol=1e-16)
+    given = rb.World([rb.RigidBody(rb.Cone(radius, height), inertia=expected)], [rb.HalfSpace()])
+    np.testing.assert_allclose(rb.gaps(given, state), height / 4 + 0.1, rtol=1e-14)
+
+
+def test_a_shape_without_closed_form_asks_for_its_inertia():
+    with pytest.raises(ValueError, match=r"Union has no mass properties in closed form; give"):
+        rb.RigidBody(rb.Union(rb.Sphere(1.0), rb.Box((1.0, 1.0, 1.0))))
+    hollow = rb.Difference(rb.Sphere(1.0), rb.Sphere(0.5))
+    body = rb.RigidBody(hollow, inertia=(1.0, 1.0, 1.0))
+    with pytest.raises(ValueError, match="no union of convex"):
+        rb.gaps(rb.World([body], [rb.HalfSpace()]), paper_case(rb.Sphere(1.0), None)[1])
