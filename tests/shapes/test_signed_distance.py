@@ -78,7 +78,7 @@ def by_search(support, point, rng):
     return value(best).max()
 
 
-def points(name, n=40):
+def points(name, n=24):
     """Inside and out, on the scale of the solid."""
     rng = np.random.default_rng(list(SOLIDS).index(name))
     return rng.normal(size=(n, 3)) * rng.choice([0.2, 0.6, 1.5], size=(n, 1))
