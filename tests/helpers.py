@@ -1,7 +1,11 @@
-"""Shared by the tests: compilation, differences and convergence orders."""
+"""Shared by the tests: compilation, the paper's scene, differences and convergence orders."""
 
 import jax
 import numpy as np
+
+import jaxrb as rb
+
+GRAVITY = 9.80665
 
 
 def quick_jit(function):
@@ -36,3 +40,16 @@ def unsign(q, like):
     """`q` or -q, which are one rotation, whichever is closer to `like`."""
     q, like = np.asarray(q), np.asarray(like)
     return np.where(np.sum(q * like, axis=-1, keepdims=True) < 0, -q, q)
+
+
+def paper_scene(shape, inertia, normal=(0.0, 0.0, 1.0), mass=1.0):
+    """A body thrown over a plane, as in all experiments of Tran and Leok, Section 7."""
+    body = rb.RigidBody(shape, mass=mass, inertia=inertia)
+    world = rb.World([body], [rb.HalfSpace(normal)], gravity=(0.0, 0.0, -GRAVITY))
+    state = rb.State.from_momenta(
+        world,
+        position=[[0.0, 0.0, 10.0]],
+        linear_momentum=[[2.0, 2.0, 10.0]],
+        angular_momentum=[[4.0, -4.0, 4.0]],
+    )
+    return world, state

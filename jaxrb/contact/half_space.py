@@ -1,9 +1,9 @@
 """Contacts of bodies with half-spaces.
 
-Every body against every obstacle. A body that is a union of convex parts has a contact for
-each part, whose least gap is its own: arrays have shape (n_bodies, n_contacts), where contact
-number part * n_obstacles + obstacle is that of a part. Bodies with fewer parts than others
-repeat their first one, which changes nothing.
+Every body against every obstacle. A body that is a union has a contact for each of its parts,
+whose least gap is its own: arrays have shape (n_bodies, n_contacts), where contact number
+part * n_obstacles + obstacle is that of a part. Bodies with fewer parts than others repeat
+their first one, which changes nothing.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from jaxtyping import Array, Bool, Float
 
 from ..bodies import Inertial, Phase, RigidBody
 from ..math import Vec3, cross, dot, rotate_inverse
-from ..shapes import AbstractConvexShape, HalfSpace
+from ..shapes import AbstractSolid, HalfSpace
 from ..shapes.base import components
 
 
@@ -45,16 +45,16 @@ class HalfSpaceContacts(eqx.Module):
     """The pairs of all bodies with all half-spaces."""
 
     # For each group of bodies with one kind of shape its parts, components stacked.
-    shapes: tuple[tuple[AbstractConvexShape, ...], ...]
+    shapes: tuple[tuple[AbstractSolid, ...], ...]
     normal: Vec3  # unit, components (n_obstacles,)
     offset: Float[Array, " n_obstacles"]  # [m]
 
     @staticmethod
     def of(bodies: Sequence[RigidBody], obstacles: Sequence[HalfSpace]) -> HalfSpaceContacts:
         """Bodies in an order in which those of one kind of shape are next to each other."""
-        solids = [body.centered_shape().convex_parts() for body in bodies]
+        solids = [body.centered_shape().parts() for body in bodies]
         n_parts = max(map(len, solids))
-        groups: list[list[tuple[AbstractConvexShape, ...]]] = []
+        groups: list[list[tuple[AbstractSolid, ...]]] = []
         for solid in solids:
             repeated = solid + solid[:1] * (n_parts - len(solid))
             parts = tuple(components(part) for part in repeated)
@@ -75,7 +75,7 @@ class HalfSpaceContacts(eqx.Module):
 
     @property
     def n_parts(self) -> int:
-        """Convex parts of each body."""
+        """Parts of each body."""
         return len(self.shapes[0])
 
     def find(self, phase: Phase) -> Contacts:

@@ -1,7 +1,6 @@
 """Shapes: solids in their own frame, in metres."""
 
 from .base import (
-    AbstractConvexShape as AbstractConvexShape,
     AbstractShape as AbstractShape,
     AbstractSolid as AbstractSolid,
     MassProperties as MassProperties,

@@ -1,8 +1,9 @@
-"""What a shape is: a solid that knows its mass properties and, if convex, its support."""
+"""What a shape is: a solid that knows its distance, its support and its mass properties."""
 
 from __future__ import annotations
 
 import abc
+import dataclasses
 from typing import NamedTuple, TypeVar
 
 import equinox as eqx
@@ -19,17 +20,17 @@ class MassProperties(eqx.Module):
 
     volume: Float[Array, ""]  # [m^3]
     mass: Float[Array, ""]  # [kg]
-    center_of_mass: Float[Array, 3]  # [m]
-    inertia: Float[Array, 3] | Float[Array, "3 3"]  # about the centre of mass [kg m^2]
+    center_of_mass: Float[Array, "3"]  # [m]
+    inertia: Float[Array, "3"] | Float[Array, "3 3"]  # about the centre of mass [kg m^2]
 
 
 class Moments(NamedTuple):
     """Integrals over a solid of density 1."""
 
     volume: Float[Array, ""]  # [m^3]
-    center: Float[Array, 3]  # [m]
+    center: Float[Array, "3"]  # [m]
     # Of (z - center)(z - center)^T [m^5]; its diagonal where the rest is zero.
-    second: Float[Array, 3] | Float[Array, "3 3"]
+    second: Float[Array, "3"] | Float[Array, "3 3"]
 
     @staticmethod
     def symmetric(volume: Array, second: Array) -> Moments:
@@ -50,7 +51,11 @@ class AbstractShape(eqx.Module):
 
     def lengths(self) -> list[Array]:
         """The numbers that must not be negative."""
-        return jax.tree.leaves(self)
+        found = []
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            found += value.lengths() if isinstance(value, AbstractShape) else [value]
+        return found
 
     def signed_distance(self, point: Float[Array, "... 3"]) -> Float[Array, ...]:
         """The signed distance from the surface, positive outside [m], shape (...).
@@ -62,7 +67,7 @@ class AbstractShape(eqx.Module):
 
 
 class AbstractSolid(AbstractShape):
-    """A bounded solid."""
+    """A bounded solid, described by its support function as well."""
 
     @property
     def is_centered(self) -> bool:
@@ -73,21 +78,47 @@ class AbstractSolid(AbstractShape):
     def bounding_radius(self) -> Float[Array, ""]:
         """Radius of a ball about the shape's origin that holds the solid [m]."""
 
-    def convex_parts(self) -> tuple[AbstractConvexShape, ...]:
-        """Convex solids of which this is the union.
-
-        Raises:
-            ValueError: if there are none.
-        """
-        raise ValueError(f"{type(self).__name__} is no union of convex solids.")
-
     @abc.abstractmethod
-    def uniform_moments(self, radius: Float[Array, ""] | float = 0.0) -> Moments:
-        """The moments of the solid rounded by `radius` [m], at density 1.
+    def support_map(self, direction: Vec3) -> tuple[Float[Array, ...], Vec3]:
+        """The support function h and the support point for unit directions.
+
+        h(d) = max {d . z : z in the solid} [m], and a point where it is reached [m].
+        """
+
+    def support(self, direction: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
+        """The point of the solid furthest along `direction` (of any length but zero).
+
+        Shape frame, metres; shape (..., 3). Where a face or an edge is furthest, its middle.
+        """
+        d = Vec3.of(jnp.asarray(direction))
+        _, point = components(self).support_map(d / jnp.sqrt(dot(d, d)))
+        return point.array()
+
+    def parts(self) -> tuple[AbstractSolid, ...]:
+        """Solids of which this is the union; each may touch others on its own."""
+        return (self,)
+
+    def uniform_moments(self) -> Moments:
+        """The moments at density 1.
 
         Raises:
             ValueError: if there is no closed form.
         """
+        raise ValueError(
+            f"{type(self).__name__} has no mass properties in closed form; give "
+            "RigidBody(inertia=...)."
+        )
+
+    def rounded_moments(self, radius: Float[Array, ""]) -> Moments:
+        """The moments of the solid rounded by a radius [m].
+
+        Raises:
+            ValueError: if there is no closed form.
+        """
+        raise ValueError(
+            f"Rounded {type(self).__name__} has no mass properties in closed form; give "
+            "RigidBody(inertia=...)."
+        )
 
     def mass_properties(
         self,
@@ -116,35 +147,26 @@ class AbstractSolid(AbstractShape):
         return MassProperties(volume, mass, center, inertia)
 
 
-class AbstractConvexShape(AbstractSolid):
-    """A bounded convex solid, described by its support function as well."""
-
-    @abc.abstractmethod
-    def support_map(self, direction: Vec3) -> tuple[Float[Array, ...], Vec3]:
-        """The support function h and the support point for unit directions.
-
-        h(d) = max {d . z : z in the solid} [m], and a point where it is reached [m].
-        """
-
-    def convex_parts(self):
-        return (self,)
-
-    def support(self, direction: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
-        """The point of the solid furthest along `direction` (of any length but zero).
-
-        Shape frame, metres; shape (..., 3). Where a face or an edge is furthest, its middle.
-        """
-        d = Vec3.of(jnp.asarray(direction))
-        _, point = components(self).support_map(d / jnp.sqrt(dot(d, d)))
-        return point.array()
-
-
 Shape = TypeVar("Shape", bound=AbstractShape)
 
 
 def components(shape: Shape) -> Shape:
     """The shape with every parameter of shape (3,) split into a `Vec3`."""
     return jax.tree.map(lambda leaf: Vec3.of(leaf) if jnp.shape(leaf) == (3,) else leaf, shape)
+
+
+def shape_parameter(value, name: str) -> AbstractShape:
+    """A parameter that must be a shape."""
+    if not isinstance(value, AbstractShape):
+        raise ValueError(f"{name} must be a shape; got {type(value).__name__}.")
+    return value
+
+
+def solid_parameter(value, name: str) -> AbstractSolid:
+    """A parameter that must be a bounded shape."""
+    if not isinstance(value, AbstractSolid):
+        raise ValueError(f"{name} must be a bounded shape; got {type(value).__name__}.")
+    return value
 
 
 def length_parameter(value, name: str, shape: tuple[int, ...]) -> Array:

@@ -4,10 +4,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..math import Vec3, dot, hadamard, norm
-from .base import AbstractConvexShape, Moments, flat_sign, length_parameter
+from .base import AbstractSolid, Moments, flat_sign, length_parameter
 
 
-class Box(AbstractConvexShape):
+class Box(AbstractSolid):
     """The solid |x| <= a, |y| <= b, |z| <= c. The signed distance is exact.
 
     Attributes:
@@ -41,7 +41,10 @@ class Box(AbstractConvexShape):
     def bounding_radius(self):
         return jnp.sqrt(jnp.sum(self.half_extents**2))
 
-    def uniform_moments(self, radius=0.0):
+    def uniform_moments(self):
+        return self.rounded_moments(jnp.zeros((), self.half_extents.dtype))
+
+    def rounded_moments(self, radius):
         """A rounded box is a core, six slabs, four quarter cylinders along each axis and
         eight octants of a ball; the moment along each axis is the sum over these."""
         r = radius

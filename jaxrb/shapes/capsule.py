@@ -4,10 +4,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..math import Vec3, norm
-from .base import AbstractConvexShape, Moments, flat_sign, length_parameter
+from .base import AbstractSolid, Moments, flat_sign, length_parameter
 
 
-class Capsule(AbstractConvexShape):
+class Capsule(AbstractSolid):
     """All points within `radius` of the segment |z| <= half_length on the z-axis.
 
     The signed distance is exact.
@@ -40,9 +40,12 @@ class Capsule(AbstractConvexShape):
     def bounding_radius(self):
         return self.half_length + self.radius
 
-    def uniform_moments(self, radius=0.0):
+    def rounded_moments(self, radius):
+        return Capsule(self.radius + radius, self.half_length).uniform_moments()
+
+    def uniform_moments(self):
         """A cylinder and two half balls, whose moments about z = +-l are those of a ball."""
-        r, half = self.radius + radius, self.half_length
+        r, half = self.radius, self.half_length
         cylinder, ball = 2 * jnp.pi * r**2 * half, 4 / 3 * jnp.pi * r**3
         across = cylinder * r**2 / 4 + ball * r**2 / 5
         along = cylinder * half**2 / 3 + ball * (r**2 / 5 + 3 / 4 * half * r + half**2)

@@ -5,11 +5,11 @@ from jaxtyping import Array, Float
 
 from ..math import Vec3
 from ..math.safe import safe_sqrt
-from .base import AbstractConvexShape, Moments, flat_sign, length_parameter
+from .base import AbstractSolid, Moments, flat_sign, length_parameter
 from .cylinder import rim_support
 
 
-class Cone(AbstractConvexShape):
+class Cone(AbstractSolid):
     """The solid x^2 + y^2 <= (radius (1 - z/height))^2, 0 <= z <= height.
 
     Its base stands in the plane z = 0, its apex is (0, 0, height); the centre of mass lies at
@@ -56,9 +56,7 @@ class Cone(AbstractConvexShape):
     def bounding_radius(self):
         return jnp.maximum(self.radius, self.height)
 
-    def uniform_moments(self, radius=0.0):
-        if not (isinstance(radius, float) and radius == 0.0):
-            raise ValueError("A rounded cone has no inertia here; give RigidBody(inertia=...).")
+    def uniform_moments(self):
         r, h = self.radius, self.height
         volume = jnp.pi * r**2 * h / 3
         across, along = volume * 3 * r**2 / 20, volume * 3 * h**2 / 80

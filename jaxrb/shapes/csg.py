@@ -5,8 +5,8 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..math import Vec3
-from .base import AbstractShape, AbstractSolid, Moments
+from ..math import Vec3, select
+from .base import AbstractShape, AbstractSolid, shape_parameter, solid_parameter
 
 
 class Union(AbstractSolid):
@@ -22,23 +22,22 @@ class Union(AbstractSolid):
     b: AbstractSolid
 
     def __init__(self, a: AbstractSolid, b: AbstractSolid):
-        self.a = _solid(a, "Union.a")
-        self.b = _solid(b, "Union.b")
+        self.a = solid_parameter(a, "Union.a")
+        self.b = solid_parameter(b, "Union.b")
 
-    def convex_parts(self):
-        return self.a.convex_parts() + self.b.convex_parts()
-
-    def lengths(self):
-        return self.a.lengths() + self.b.lengths()
+    def parts(self):
+        return self.a.parts() + self.b.parts()
 
     def distance_map(self, point: Vec3):
         return jnp.minimum(self.a.distance_map(point), self.b.distance_map(point))
 
+    def support_map(self, direction: Vec3):
+        height, point = self.a.support_map(direction)
+        other, there = self.b.support_map(direction)
+        return select(height >= other, (height, point), (other, there))
+
     def bounding_radius(self):
         return jnp.maximum(self.a.bounding_radius(), self.b.bounding_radius())
-
-    def uniform_moments(self, radius=0.0):
-        raise _no_closed_form(self)
 
 
 class Intersection(AbstractSolid):
@@ -54,23 +53,20 @@ class Intersection(AbstractSolid):
     b: AbstractShape
 
     def __init__(self, a: AbstractShape, b: AbstractShape):
-        self.a = _shape(a, "Intersection.a")
-        self.b = _shape(b, "Intersection.b")
+        self.a = shape_parameter(a, "Intersection.a")
+        self.b = shape_parameter(b, "Intersection.b")
         if not (isinstance(a, AbstractSolid) or isinstance(b, AbstractSolid)):
             raise ValueError("Intersection needs at least one bounded shape.")
-
-    def lengths(self):
-        return self.a.lengths() + self.b.lengths()
 
     def distance_map(self, point: Vec3):
         return jnp.maximum(self.a.distance_map(point), self.b.distance_map(point))
 
+    def support_map(self, direction: Vec3):
+        raise no_support(self)
+
     def bounding_radius(self):
         radii = [s.bounding_radius() for s in (self.a, self.b) if isinstance(s, AbstractSolid)]
         return radii[0] if len(radii) == 1 else jnp.minimum(*radii)
-
-    def uniform_moments(self, radius=0.0):
-        raise _no_closed_form(self)
 
 
 class Complement(AbstractShape):
@@ -83,10 +79,7 @@ class Complement(AbstractShape):
     shape: AbstractShape
 
     def __init__(self, shape: AbstractShape):
-        self.shape = _shape(shape, "Complement.shape")
-
-    def lengths(self):
-        return self.shape.lengths()
+        self.shape = shape_parameter(shape, "Complement.shape")
 
     def distance_map(self, point: Vec3):
         return -self.shape.distance_map(point)
@@ -107,36 +100,22 @@ class Difference(AbstractSolid):
     b: AbstractShape
 
     def __init__(self, a: AbstractSolid, b: AbstractShape):
-        self.a = _solid(a, "Difference.a")
-        self.b = _shape(b, "Difference.b")
-
-    def lengths(self):
-        return self.a.lengths() + self.b.lengths()
+        self.a = solid_parameter(a, "Difference.a")
+        self.b = shape_parameter(b, "Difference.b")
 
     def distance_map(self, point: Vec3):
         return jnp.maximum(self.a.distance_map(point), -self.b.distance_map(point))
 
+    def support_map(self, direction: Vec3):
+        raise no_support(self)
+
     def bounding_radius(self) -> Float[Array, ""]:
         return self.a.bounding_radius()
 
-    def uniform_moments(self, radius=0.0) -> Moments:
-        raise _no_closed_form(self)
 
-
-def _shape(value, name: str) -> AbstractShape:
-    if not isinstance(value, AbstractShape):
-        raise ValueError(f"{name} must be a shape; got {type(value).__name__}.")
-    return value
-
-
-def _solid(value, name: str) -> AbstractSolid:
-    if not isinstance(value, AbstractSolid):
-        raise ValueError(f"{name} must be a bounded shape; got {type(value).__name__}.")
-    return value
-
-
-def _no_closed_form(shape: AbstractSolid) -> ValueError:
+def no_support(shape: AbstractSolid) -> ValueError:
+    name = type(shape).__name__
     return ValueError(
-        f"{type(shape).__name__} has no mass properties in closed form; give "
-        "RigidBody(inertia=...)."
+        f"{name} has no support function, so it cannot touch an obstacle. Use solids that have "
+        "one, such as a Union of convex solids in its place."
     )

@@ -7,10 +7,10 @@ from jaxtyping import Array, Float
 
 from ..math import Vec3
 from ..math.safe import safe_sqrt
-from .base import AbstractConvexShape, Moments, flat_sign, length_parameter
+from .base import AbstractSolid, Moments, flat_sign, length_parameter
 
 
-class Cylinder(AbstractConvexShape):
+class Cylinder(AbstractSolid):
     """The solid x^2 + y^2 <= radius^2, |z| <= half_height. The signed distance is exact.
 
     Attributes:
@@ -45,9 +45,7 @@ class Cylinder(AbstractConvexShape):
     def bounding_radius(self):
         return jnp.sqrt(self.radius**2 + self.half_height**2)
 
-    def uniform_moments(self, radius=0.0):
-        if not (isinstance(radius, float) and radius == 0.0):
-            raise ValueError("A rounded cylinder has no inertia here; give RigidBody(inertia=...).")
+    def uniform_moments(self):
         r, half = self.radius, self.half_height
         volume = 2 * jnp.pi * r**2 * half
         across = volume * r**2 / 4

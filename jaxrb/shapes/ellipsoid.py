@@ -10,17 +10,17 @@ from jaxtyping import Array, Float
 
 from ..math import Vec3, dot, hadamard, norm
 from ..math.tangents import keep_rule, sparse_jvp
-from .base import AbstractConvexShape, Moments, length_parameter
+from .base import AbstractSolid, Moments, length_parameter
 
 
-class Ellipsoid(AbstractConvexShape):
+class Ellipsoid(AbstractSolid):
     """The solid {z : (x/a)^2 + (y/b)^2 + (z/c)^2 <= 1}. The signed distance is exact.
 
     Attributes:
         semi_axes: (a, b, c) [m], positive.
     """
 
-    semi_axes: Float[Array, 3]
+    semi_axes: Float[Array, "3"]
 
     def __init__(self, semi_axes):
         self.semi_axes = length_parameter(semi_axes, "Ellipsoid.semi_axes", (3,))
@@ -54,16 +54,12 @@ class Ellipsoid(AbstractConvexShape):
     def bounding_radius(self):
         return jnp.max(self.semi_axes)
 
-    def uniform_moments(self, radius=0.0):
-        if not (isinstance(radius, float) and radius == 0.0):
-            raise ValueError(
-                "A rounded ellipsoid has no inertia in closed form; give RigidBody(inertia=...)."
-            )
+    def uniform_moments(self):
         volume = 4 / 3 * jnp.pi * jnp.prod(self.semi_axes)
         return Moments.symmetric(volume, volume * self.semi_axes**2 / 5)
 
 
-class Sphere(AbstractConvexShape):
+class Sphere(AbstractSolid):
     """The ball of a given radius about the origin. The signed distance is exact.
 
     Attributes:
@@ -88,10 +84,12 @@ class Sphere(AbstractConvexShape):
     def bounding_radius(self):
         return self.radius
 
-    def uniform_moments(self, radius=0.0):
-        full = self.radius + radius
-        volume = 4 / 3 * jnp.pi * full**3
-        return Moments.symmetric(volume, jnp.full(3, volume * full**2 / 5))
+    def uniform_moments(self):
+        volume = 4 / 3 * jnp.pi * self.radius**3
+        return Moments.symmetric(volume, jnp.full(3, volume * self.radius**2 / 5))
+
+    def rounded_moments(self, radius):
+        return Sphere(self.radius + radius).uniform_moments()
 
 
 @jax.custom_jvp

@@ -5,43 +5,37 @@ from jaxtyping import Array, Float
 
 from .._validate import real_array, require
 from ..math import Vec3
-from .base import AbstractConvexShape
+from .base import AbstractSolid, solid_parameter
 
 
-class Rounded(AbstractConvexShape):
-    """The Minkowski sum of a convex solid and a ball (Tran and Leok, eq. 91).
+class Rounded(AbstractSolid):
+    """The Minkowski sum of a solid and a ball (Tran and Leok, eq. 91).
 
-    The signed distance is exact where that of the solid is.
+    The signed distance is exact where that of the solid is, inside for convex ones only.
 
     Attributes:
         shape: the solid that is rounded.
         radius: [m], not negative.
     """
 
-    shape: AbstractConvexShape
+    shape: AbstractSolid
     radius: Float[Array, ""]
 
-    def __init__(self, shape: AbstractConvexShape, radius):
-        if not isinstance(shape, AbstractConvexShape):
-            raise ValueError(f"Rounded.shape must be a convex shape; got {type(shape).__name__}.")
-        self.shape = shape
+    def __init__(self, shape, radius):
+        self.shape = solid_parameter(shape, "Rounded.shape")
         self.radius = real_array(radius, "Rounded.radius", ())
-        require(
-            self.radius,
-            "Rounded.radius",
-            lambda r: np.isfinite(r) & (r >= 0),
-            "non-negative and finite",
-        )
+        usable = lambda r: np.isfinite(r) & (r >= 0)  # noqa: E731
+        require(self.radius, "Rounded.radius", usable, "non-negative and finite")
+
+    def distance_map(self, point: Vec3):
+        return self.shape.distance_map(point) - self.radius
 
     def support_map(self, direction: Vec3):
         height, point = self.shape.support_map(direction)
         return height + self.radius, point + direction * self.radius
 
-    def lengths(self):
-        return [*self.shape.lengths(), self.radius]
-
-    def distance_map(self, point: Vec3):
-        return self.shape.distance_map(point) - self.radius
+    def parts(self):
+        return tuple(Rounded(part, self.radius) for part in self.shape.parts())
 
     @property
     def is_centered(self):
@@ -50,5 +44,8 @@ class Rounded(AbstractConvexShape):
     def bounding_radius(self):
         return self.shape.bounding_radius() + self.radius
 
-    def uniform_moments(self, radius=0.0):
-        return self.shape.uniform_moments(self.radius + radius)
+    def uniform_moments(self):
+        return self.shape.rounded_moments(self.radius)
+
+    def rounded_moments(self, radius):
+        return self.shape.rounded_moments(self.radius + radius)

@@ -29,7 +29,7 @@ class World(eqx.Module):
 
     bodies: tuple[RigidBody, ...]
     obstacles: tuple[HalfSpace, ...]
-    gravity: Float[Array, 3]
+    gravity: Float[Array, "3"]
     contact_law: AbstractContactLaw
 
     def __init__(

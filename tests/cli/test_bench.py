@@ -29,7 +29,6 @@ def test_lists_the_benchmarks(capsys):
 
 
 def test_throughput(capsys):
-    pytest.importorskip("mujoco")
     assert main(["bench", "throughput", *TINY]) == 0
     text = capsys.readouterr().out
     for name in ("jit(vmap(simulate))", "simulate_batch", "MuJoCo C", "mujoco.rollout"):

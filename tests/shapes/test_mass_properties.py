@@ -178,7 +178,7 @@ def test_exactly_one_of_density_and_mass(given):
 
 @pytest.mark.parametrize("radius", [0.0, 0.1])
 def test_a_rounded_ellipsoid_has_no_closed_form(radius):
-    with pytest.raises(ValueError, match=r"rounded ellipsoid.*inertia"):
+    with pytest.raises(ValueError, match=r"Rounded Ellipsoid.*inertia"):
         rb.Rounded(rb.Ellipsoid(AXES), radius).mass_properties(mass=1.0)
     with pytest.raises(ValueError, match="inertia"):
         rb.RigidBody(rb.Rounded(rb.Ellipsoid(AXES), radius))
@@ -208,8 +208,8 @@ def test_lengths_must_be_positive_and_finite(bad):
         (lambda: rb.Rounded(rb.Box([1, 1, 1]), np.nan), "Rounded.radius"),
         (lambda: rb.Rounded(rb.Box([1, 1, 1]), np.inf), "Rounded.radius"),
         (lambda: rb.Rounded(rb.Box([1, 1, 1]), [0.1]), "Rounded.radius must have shape"),
-        (lambda: rb.Rounded(rb.HalfSpace(), 0.1), "Rounded.shape must be a convex shape"),
-        (lambda: rb.Rounded(1.0, 0.1), "Rounded.shape must be a convex shape"),
+        (lambda: rb.Rounded(rb.HalfSpace(), 0.1), "Rounded.shape must be a bounded shape"),
+        (lambda: rb.Rounded(1.0, 0.1), "Rounded.shape must be a bounded shape"),
         (lambda: rb.HalfSpace((0, 0, 0)), "HalfSpace.normal must be finite and not zero"),
         (lambda: rb.HalfSpace((0, np.nan, 1)), "HalfSpace.normal must be finite"),
         (lambda: rb.HalfSpace((0, 1)), r"HalfSpace.normal must have shape \(3,\)"),

@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import quick_jit
 
 import jaxrb as rb
 
@@ -67,8 +68,8 @@ def test_batch_can_be_differentiated_and_jitted():
     def loss(states):
         return jnp.sum(rb.simulate_batch(WORLD, states, METHOD, 3.0).final.position[..., 2])
 
-    gradient = jax.jit(jax.grad(loss))(states).position
-    single = jax.jit(jax.grad(lambda s: rb.simulate(WORLD, s, METHOD, 3.0).final.position[0, 2]))
+    gradient = quick_jit(jax.grad(loss))(states).position
+    single = quick_jit(jax.grad(lambda s: rb.simulate(WORLD, s, METHOD, 3.0).final.position[0, 2]))
     for k in range(4):
         alone = single(jax.tree.map(lambda leaf, k=k: leaf[k], states)).position
         np.testing.assert_allclose(gradient[k], alone, rtol=1e-10)
@@ -91,7 +92,7 @@ def test_lanes_are_sharded_over_devices(n):
         jax.config.update("jax_enable_x64", True)
         import numpy as np
         import sys
-        sys.path.insert(0, "tests/simulate")
+        sys.path[:0] = ["tests", "tests/simulate"]
         import jaxrb as rb
         from test_batch import METHOD, WORLD, singles, starts
         assert len(jax.devices()) == 4

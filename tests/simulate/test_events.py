@@ -402,11 +402,8 @@ def test_record_of_impacts_is_consistent(tolerance):
 
 @pytest.mark.slow
 def test_the_order_of_bodies_does_not_matter():
-    names = tuple(SHAPES)
-    orders = [
-        names,
-        ("box", "small sphere", "rounded", "long box", "sphere", "ellipsoid"),
-    ]
+    names = ("sphere", "ellipsoid", "box", "long box")
+    orders = [names, ("box", "sphere", "long box", "ellipsoid")]
     lanes, results = 3, []
     e = np.array([1.0, 0.8, 0.6])
     for order in orders:

@@ -13,10 +13,10 @@ import mpmath as mp
 import numpy as np
 import pytest
 import reference
+from helpers import GRAVITY, paper_scene
 
 import jaxrb as rb
 
-GRAVITY = 9.80665
 THETA = -math.pi / 90
 NORMALS = {"I": (0.0, 0.0, 1.0), "II": (math.sin(THETA), 0.0, math.cos(THETA))}
 TIMES = {
@@ -52,15 +52,7 @@ TIMES = {
 
 
 def scene(case, mass=1.0):
-    body = rb.RigidBody(rb.Ellipsoid((2.0, 3.0, 4.0)), mass=mass, inertia=(5.0, 4.0, 2.6))
-    world = rb.World([body], [rb.HalfSpace(NORMALS[case])], gravity=(0.0, 0.0, -GRAVITY))
-    state = rb.State.from_momenta(
-        world,
-        position=[[0.0, 0.0, 10.0]],
-        linear_momentum=[[2.0, 2.0, 10.0]],
-        angular_momentum=[[4.0, -4.0, 4.0]],
-    )
-    return world, state
+    return paper_scene(rb.Ellipsoid((2.0, 3.0, 4.0)), (5.0, 4.0, 2.6), NORMALS[case], mass)
 
 
 def independent(case, n_steps, digits=30):
