@@ -144,57 +144,24 @@ def advance(
         end, error = plan.flow.step(trial, phase, system.inertial, system.gravity)
         contact = _closest(plan, end, system)
 
-        # What the trial shows; it is held back while a contact may have opened again in it.
-        free = ~search.locating
-        passable = free & ~contact.penetrating
+        # A trial is held back while a contact may have opened again in it.
+        held = None
         if plan.interior:
             dip, held = find_dip(dip, phase, end, trial, clock.remaining, system)
-            passable &= ~held
-        lower = jnp.where(search.locating & ~contact.penetrating, trial, search.lower)
-        upper = jnp.where(contact.penetrating, trial, search.upper)
         resolution = 4 * jnp.finfo(like.dtype).eps * clock.remaining
-        narrow = upper - lower <= resolution
-        at_surface = ~contact.penetrating & (contact.gap <= 1)
-        located = (contact.closing & (at_surface | narrow)) | (narrow & (trial >= upper))
+        # (a) accept a full step, (b) begin to locate an impact, (c) narrow its bracket, or
+        # (d) accept the impact.
+        case, bracket, failure = _judge(clock, search, contact, error, held, resolution)
 
-        # The four cases of a turn.
-        first_in_step = (clock.impacts_in_step == 0) & (trial > resolution)
-        failure = first_failure(
-            (~contact.finite | jnp.isnan(error), Code.non_finite),
-            (error > 1, Code.nonlinear_solve_failed),
-            (search.locating & located & first_in_step & (contact.steepness < 1), Code.grazing),
-            (search.turns > 200, Code.root_not_found),
-        )
-        good = failure == Code.successful
-        full_step, begin, refine, impact = choose_once(
-            good & passable,  # (a) accept a full step
-            good & free & contact.penetrating,  # (b) begin to locate an impact
-            good & search.locating & ~located,  # (c) narrow its bracket
-            good & search.locating & located,  # (d) accept the impact
-            dtype=like.dtype,
-        )
-        accept = full_step | impact
-
-        after = contact.resolve(end, system, impact)
-        phase = select(accept, after, phase)
-        clock, size = _tick(plan, clock, trial, full_step, impact, failure)
-
-        newton = trial + contact.time
-        lower, upper = jnp.where(begin, zero, lower), jnp.where(begin, trial, upper)
-        refined = next_trial(newton, lower, upper, resolution, search.turns)
-        refined = jnp.where(narrow & search.locating, upper, refined)
+        accept = case.full_step | case.impact
+        phase = select(accept, contact.resolve(end, system, case.impact), phase)
+        clock, size = _tick(plan, clock, trial, case, failure)
+        elsewhere = dip.trial if plan.interior else None
+        search = _aim(search, case, bracket, contact, elsewhere, size, resolution)
         if plan.interior:
-            refined = jnp.where(free & ~begin, dip.trial, refined)
             dip = select(accept, Dip.none(like), dip)
-        search = _Search(
-            trial=jnp.where(accept, size, refined),
-            locating=begin | refine,
-            lower=lower,
-            upper=upper,
-            turns=jnp.where(accept, 0, search.turns + 1),
-        )
         if log is not None:
-            log = log.write(accept, impact, trial, contact.index)
+            log = log.write(accept, case.impact, trial, contact.index)
         return phase, clock, search, dip, log
 
     carry = (phase, clock, idle, dip, log)
@@ -202,8 +169,92 @@ def advance(
     return phase, clock, log
 
 
-def _tick(plan, clock: Clock, trial, full_step, impact, failure) -> tuple[Clock, Array]:
+class _Case(NamedTuple):
+    """The four cases of a turn, of which one holds unless the turn failed."""
+
+    full_step: Bool[Array, ""]  # (a) accept a full step
+    begin: Bool[Array, ""]  # (b) begin to locate an impact
+    refine: Bool[Array, ""]  # (c) narrow its bracket
+    impact: Bool[Array, ""]  # (d) accept the impact
+
+
+class _Bracket(NamedTuple):
+    """Of the duration until an impact, after a trial."""
+
+    lower: Float[Array, ""]  # without penetration
+    upper: Float[Array, ""]  # with
+    narrow: Bool[Array, ""]  # to round-off
+
+
+def _judge(
+    clock: Clock,
+    search: _Search,
+    contact: _Closest,
+    error: Float[Array, ""],
+    held: Bool[Array, ""] | None,
+    resolution: Float[Array, ""],
+) -> tuple[_Case, _Bracket, Int[Array, ""]]:
+    """What a trial shows: which case it is, or the code of a failure."""
+    trial, locating = search.trial, search.locating
+    free = ~locating
+    passable = free & ~contact.penetrating
+    if held is not None:
+        passable &= ~held
+    lower = jnp.where(locating & ~contact.penetrating, trial, search.lower)
+    upper = jnp.where(contact.penetrating, trial, search.upper)
+    narrow = upper - lower <= resolution
+    at_surface = ~contact.penetrating & (contact.gap <= 1)
+    located = (contact.closing & (at_surface | narrow)) | (narrow & (trial >= upper))
+
+    first_in_step = (clock.impacts_in_step == 0) & (trial > resolution)
+    failure = first_failure(
+        (~contact.finite | jnp.isnan(error), Code.non_finite),
+        (error > 1, Code.nonlinear_solve_failed),
+        (locating & located & first_in_step & (contact.steepness < 1), Code.grazing),
+        (search.turns > 200, Code.root_not_found),
+    )
+    good = failure == Code.successful
+    case = choose_once(
+        good & passable,
+        good & free & contact.penetrating,
+        good & locating & ~located,
+        good & locating & located,
+        dtype=trial.dtype,
+    )
+    return _Case(*case), _Bracket(lower, upper, narrow), failure
+
+
+def _aim(
+    search: _Search,
+    case: _Case,
+    bracket: _Bracket,
+    contact: _Closest,
+    elsewhere: Float[Array, ""] | None,
+    size: Float[Array, ""],
+    resolution: Float[Array, ""],
+) -> _Search:
+    """The next trial: a step of a given size after an accepted flight; while locating an
+    impact, Newton's guess kept within the bracket; `elsewhere` where a dip is looked for."""
+    trial = search.trial
+    lower = jnp.where(case.begin, jnp.zeros_like(trial), bracket.lower)
+    upper = jnp.where(case.begin, trial, bracket.upper)
+    refined = next_trial(trial + contact.time, lower, upper, resolution, search.turns)
+    refined = jnp.where(bracket.narrow & search.locating, upper, refined)
+    if elsewhere is not None:
+        refined = jnp.where(~search.locating & ~case.begin, elsewhere, refined)
+    accept = case.full_step | case.impact
+    return _Search(
+        trial=jnp.where(accept, size, refined),
+        locating=case.begin | case.refine,
+        lower=lower,
+        upper=upper,
+        turns=jnp.where(accept, 0, search.turns + 1),
+    )
+
+
+def _tick(plan, clock: Clock, trial, case: _Case, failure) -> tuple[Clock, Array]:
     """The clock after a turn, and the time left in the step it is then in."""
+    full_step, impact = case.full_step, case.impact
     step = clock.step + full_step.astype(jnp.int32)
     struck = impact.astype(jnp.int32)
     remaining = jnp.where(

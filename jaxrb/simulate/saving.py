@@ -57,6 +57,11 @@ class SaveAt(eqx.Module):
 
 
 def concrete_times(ts, name: str) -> tuple[float, ...]:
+    """`ts` as Python numbers.
+
+    Raises:
+        ValueError: naming the argument, if they are traced, no numbers, or not finite.
+    """
     try:
         values = np.asarray(ts, float).reshape(-1)
     except Exception as error:  # traced, or no numbers

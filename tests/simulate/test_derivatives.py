@@ -71,10 +71,10 @@ def independent(v, n_steps):
     return [end.x[2], end.R[0][2], body.impacts[0][0]], len(body.impacts)
 
 
-def complex_step_jacobian(v, n_steps, chosen=range(len(NAMES))):
+def complex_step_jacobian(v, n_steps, chosen=None):
     """By the chosen parameters, and the number of impacts."""
     columns = []
-    for i in chosen:
+    for i in range(len(NAMES)) if chosen is None else chosen:
         w = [complex(x) for x in v]
         w[i] += 1e-30j
         outputs, impacts = independent(w, n_steps)
@@ -140,7 +140,7 @@ def test_hessians_in_every_combination_of_modes(outer, inner):
 def test_hessian_of_a_tumbling_body():
     """`jax.hessian`, forward over reverse, through two impacts of Case I."""
     chosen = [NAMES.index(name) for name in ("z0", "e")]
-    replace = lambda w: POINT.at[jnp.array(chosen)].set(w)  # noqa: E731
+    replace = POINT.at[jnp.array(chosen)].set
 
     def height(w):
         return package(550)(replace(w))[0]
