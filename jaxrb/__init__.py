@@ -18,6 +18,7 @@ from .shapes import (
     Capsule as Capsule,
     Complement as Complement,
     Cone as Cone,
+    ConvexPolyhedron as ConvexPolyhedron,
     Cylinder as Cylinder,
     Difference as Difference,
     Ellipsoid as Ellipsoid,

@@ -58,7 +58,7 @@ class HalfSpaceContacts(eqx.Module):
         for solid in solids:
             repeated = solid + solid[:1] * (n_parts - len(solid))
             parts = tuple(components(part) for part in repeated)
-            if groups and jax.tree.structure(groups[-1][0]) == jax.tree.structure(parts):
+            if groups and _kind(groups[-1][0]) == _kind(parts):
                 groups[-1].append(parts)
             else:
                 groups.append([parts])
@@ -151,6 +151,12 @@ def apply_impulse(
         phase.linear_momentum + linear,
         phase.angular_momentum + angular,
     )
+
+
+def _kind(parts: tuple[AbstractSolid, ...]) -> tuple:
+    """What must be equal for shapes to be stacked."""
+    leaves, structure = jax.tree.flatten(parts)
+    return structure, *(leaf.shape for leaf in leaves)
 
 
 def _join(trees: list, axis: int):

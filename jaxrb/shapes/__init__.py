@@ -8,6 +8,7 @@ from .base import (
 from .box import Box as Box
 from .capsule import Capsule as Capsule
 from .cone import Cone as Cone
+from .convex_polyhedron import ConvexPolyhedron as ConvexPolyhedron
 from .csg import (
     Complement as Complement,
     Difference as Difference,

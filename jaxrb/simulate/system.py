@@ -41,14 +41,16 @@ def build(world: World, state: State) -> tuple[System, Phase]:
     """
     check_bodies(world.bodies, state)
     dtype = state.position.dtype
-    for leaf in jax.tree.leaves(world):
+    numbers, indices = eqx.partition((world, state), eqx.is_inexact_array)
+    for leaf in jax.tree.leaves(numbers):
         if jnp.finfo(leaf.dtype).eps > jnp.finfo(dtype).eps:
             raise ValueError(
                 f"The state is {dtype} but the world holds numbers of dtype {leaf.dtype}, too "
                 "coarse for it: build the world from Python numbers or from arrays of the "
                 "state's dtype."
             )
-    world, state = jax.tree.map(lambda leaf: leaf.astype(dtype), (world, state))
+    numbers = jax.tree.map(lambda leaf: leaf.astype(dtype), numbers)
+    world, state = eqx.combine(numbers, indices)
     order = body_order(world)
     bodies = [world.bodies[i] for i in order]
     inertial = Inertial.of(bodies, dtype)
@@ -76,7 +78,7 @@ def initial_code(world: World, state: State, system: System, phase: Phase) -> In
     possible = (
         jnp.all(possible_inertia(system.inertial.inertia))
         & jnp.all(system.inertial.mass > 0)
-        & jnp.all(jnp.stack([jnp.all(leaf >= 0) for leaf in lengths]))
+        & jnp.all(jnp.stack([jnp.ones((), bool), *(jnp.all(leaf >= 0) for leaf in lengths)]))
     )
     law = [leaf for leaf in jax.tree.leaves(system.contact_law)]
     lawful = jnp.all(jnp.stack([jnp.all((leaf >= 0) & (leaf <= 1)) for leaf in law]))
