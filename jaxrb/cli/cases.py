@@ -1,4 +1,4 @@
-"""The cases that the demo runs: the numerical experiments of Tran and Leok, Section 7."""
+"""The numerical experiments of Tran and Leok, Section 7: a body thrown over a plane."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from ..bodies import RigidBody, State
 from ..impact import Frictionless
-from ..shapes import Ellipsoid, HalfSpace
+from ..shapes import AbstractSolid, Box, Ellipsoid, HalfSpace, Placed, Rounded, Union
 from ..simulate import World
 
 
@@ -29,17 +29,17 @@ class Case:
     dt: float = 0.01
 
 
-def _tilted_normal() -> tuple[float, float, float]:
-    """The vertical, turned about the y-axis by theta = -pi/90."""
-    theta = -math.pi / 90
-    return math.sin(theta), 0.0, math.cos(theta)
+_HORIZONTAL = (0.0, 0.0, 1.0)
 
 
-def _ellipsoid_over(normal: tuple[float, float, float]) -> tuple[World, State]:
-    """Table 1, cases I and II, with the initial values common to all cases."""
-    body = RigidBody(Ellipsoid((2.0, 3.0, 4.0)), mass=1.0, inertia=(5.0, 4.0, 2.6))
+def _thrown(
+    shape: AbstractSolid,
+    inertia: tuple[float, float, float],
+    normal: tuple[float, float, float] = _HORIZONTAL,
+) -> tuple[World, State]:
+    """A body of Table 1 over a plane, with the initial values common to all cases."""
     world = World(
-        bodies=[body],
+        bodies=[RigidBody(shape, mass=1.0, inertia=inertia)],
         obstacles=[HalfSpace(normal=normal, offset=0.0)],
         gravity=(0.0, 0.0, -9.80665),
         contact_law=Frictionless(restitution=1.0),
@@ -53,9 +53,38 @@ def _ellipsoid_over(normal: tuple[float, float, float]) -> tuple[World, State]:
     return world, state
 
 
-_HORIZONTAL = (0.0, 0.0, 1.0)
+def _ellipsoid(normal: tuple[float, float, float] = _HORIZONTAL) -> tuple[World, State]:
+    return _thrown(Ellipsoid((2.0, 3.0, 4.0)), (5.0, 4.0, 2.6), normal)
+
+
+def _tilted_ellipsoid() -> tuple[World, State]:
+    """The normal is the vertical, turned about the y-axis by theta = -pi/90."""
+    theta = -math.pi / 90
+    return _ellipsoid((math.sin(theta), 0.0, math.cos(theta)))
+
+
+def _union() -> tuple[World, State]:
+    """The inertia is the symmetric part of the printed one.
+
+    Its printed off-diagonals, of 6e-7 at most, are antisymmetric; no inertia tensor has such.
+    """
+    shift = -0.9937128  # the paper's c, which moves the centre of mass near the origin
+    shape = Union(
+        Placed(Ellipsoid((3.0, 4.0, 5.0)), (1.5 + shift, 0.0, 0.0)),
+        Placed(Ellipsoid((6.0, 1.0, 1.0)), (-4.5 + shift, 0.0, 0.0)),
+    )
+    return _thrown(shape, (7.5932718, 9.9326434, 8.2731252))
+
+
+def _cube() -> tuple[World, State]:
+    """With sides of 2 sqrt(3) and rounded by 1e-13."""
+    return _thrown(Rounded(Box((math.sqrt(3.0),) * 3), 1e-13), (2.0, 2.0, 2.0))
+
+
 _ALL = (
-    Case("I", "triaxial ellipsoid over a horizontal plane", lambda: _ellipsoid_over(_HORIZONTAL)),
-    Case("II", "triaxial ellipsoid over a tilted plane", lambda: _ellipsoid_over(_tilted_normal())),
+    Case("I", "triaxial ellipsoid over a horizontal plane", _ellipsoid),
+    Case("II", "triaxial ellipsoid over a tilted plane", _tilted_ellipsoid),
+    Case("III", "union of two ellipsoids over a horizontal plane", _union),
+    Case("IV", "cube over a horizontal plane", _cube),
 )
 CASES = {case.name: case for case in _ALL}

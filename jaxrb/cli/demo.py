@@ -14,12 +14,13 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import equinox as eqx
 import jax
 import numpy as np
 
 from ..bodies import State
-from ..simulate import LGVCI, RESULTS, SaveAt, Solution, World, energy, kinetic_energy, simulate
+from ..shapes import AbstractSolid, Placed, Rounded
+from ..simulate import LGVCI, RESULTS, SaveAt, Solution, World, simulate
+from ..viz import Energies, new_figure, plot_energies, plot_energy_error, save_figure
 from .cases import CASES, Case
 
 MOST_SAVES = 2000
@@ -172,43 +173,6 @@ def _impact_columns(sol: Solution, start: float) -> dict[str, np.ndarray | State
     }
 
 
-@dataclass(frozen=True)
-class Energies:
-    """Along a trajectory.
-
-    Attributes:
-        t: [s], shape (n,).
-        total, rotational: [J], shape (n,).
-    """
-
-    t: np.ndarray
-    total: np.ndarray
-    rotational: np.ndarray
-
-    @staticmethod
-    def of(world: World, t: np.ndarray, states: State) -> Energies:
-        spinning = eqx.tree_at(lambda s: s.velocity, states, np.zeros_like(states.velocity))
-        total = jax.vmap(lambda state: energy(world, state))(states)
-        rotational = jax.vmap(lambda state: kinetic_energy(world, state))(spinning)
-        return Energies(t, np.asarray(total), np.asarray(rotational))
-
-    @staticmethod
-    def with_jumps(world: World, flight: Flight) -> Energies:
-        """With two entries at each impact, before and after, as far as a figure can show."""
-        moments = flight.impacts["time"]
-        t = np.concatenate([flight.t, moments, moments])
-        states = _join(flight.states, flight.impacts["before"], flight.impacts["after"])
-        order = np.argsort(t, kind="stable")
-        if len(moments) > MOST_SHOWN:
-            order = order[t[order] < moments[MOST_SHOWN]]
-        return Energies.of(world, t[order], jax.tree.map(lambda leaf: leaf[order], states))
-
-    @property
-    def relative_error(self) -> float:
-        """max |E - E0|/|E0|."""
-        return float(np.abs(self.total / self.total[0] - 1).max())
-
-
 def _write_trajectory(out: Path, flight: Flight, energies: Energies) -> Path:
     """Arrays as in `Flight`; those of bodies have shape (n, n_bodies, 3) or (..., 4)."""
     path = out / "trajectory.npz"
@@ -228,37 +192,28 @@ def _write_trajectory(out: Path, flight: Flight, energies: Energies) -> Path:
 
 
 def _draw(out: Path, world: World, flight: Flight, energies: Energies) -> list[Path]:
-    from ..viz import plot_energies, plot_energy_error  # noqa: PLC0415  (optional)
-
-    jumps = Energies.with_jumps(world, flight)
     moments = flight.impacts["time"]
-
-    def exchange(ax):
-        parts = jumps.total - jumps.rotational, jumps.rotational
-        plot_energies(jumps.t, *parts, impact_times=moments[:MOST_SHOWN], ax=ax)
-
-    def error(ax):
-        plot_energy_error(energies.t, energies.total, impact_times=moments, ax=ax)
-
+    jumps = _with_jumps(world, flight)
+    parts = jumps.total - jumps.rotational, jumps.rotational
+    exchange, ax = new_figure()
+    plot_energies(jumps.t, *parts, impact_times=moments[:MOST_SHOWN], ax=ax)
+    error, ax = new_figure()
+    plot_energy_error(energies.t, energies.total, impact_times=moments, ax=ax)
     return [
-        *_save_figure(exchange, out / "energies.png", out / "energies.pdf"),
-        *_save_figure(error, out / "energy_error.png"),
+        *save_figure(exchange, out / "energies.png", out / "energies.pdf"),
+        *save_figure(error, out / "energy_error.png"),
     ]
 
 
-def _save_figure(plot, *paths: Path) -> list[Path]:
-    import matplotlib as mpl  # noqa: PLC0415  (optional)
-    from matplotlib.figure import Figure  # noqa: PLC0415
-
-    from ..viz.energies import SIZE, STYLE  # noqa: PLC0415
-
-    # A figure of its own needs no display and leaves pyplot alone.
-    with mpl.rc_context(STYLE):
-        figure = Figure(figsize=SIZE, layout="constrained")
-        plot(figure.subplots())
-        for path in paths:
-            figure.savefig(path, dpi=200)
-    return list(paths)
+def _with_jumps(world: World, flight: Flight) -> Energies:
+    """With two entries at each impact, before and after, as far as a figure can show."""
+    moments = flight.impacts["time"]
+    t = np.concatenate([flight.t, moments, moments])
+    states = _join(flight.states, flight.impacts["before"], flight.impacts["after"])
+    order = np.argsort(t, kind="stable")
+    if len(moments) > MOST_SHOWN:
+        order = order[t[order] < moments[MOST_SHOWN]]
+    return Energies.of(world, t[order], jax.tree.map(lambda leaf: leaf[order], states))
 
 
 def _print_header(case: Case, world: World, state: State, n_steps: int) -> None:
@@ -267,7 +222,7 @@ def _print_header(case: Case, world: World, state: State, n_steps: int) -> None:
         inertia = body.inertia
         if inertia is None:
             inertia = body.shape.mass_properties(mass=body.mass).inertia
-        print(f"  body    {_shape(body.shape)}")
+        print("  body    " + "\n          ".join(describe(body.shape)))
         print(f"          mass {body.mass:g} kg, inertia {_row(inertia)} kg m^2")
     for obstacle in world.obstacles:
         print(f"  plane   normal {_row(obstacle.normal)}, offset {obstacle.offset:g} m")
@@ -276,11 +231,22 @@ def _print_header(case: Case, world: World, state: State, n_steps: int) -> None:
     print(f"  span    {n_steps * case.dt:g} s, {n_steps} steps, {state.position.dtype}")
 
 
-def _shape(shape) -> str:
-    sizes = ", ".join(
-        f"{name.replace('_', ' ')} {_row(value)} m" for name, value in vars(shape).items()
-    )
-    return f"{type(shape).__name__.lower()}, {sizes}"
+def describe(shape: AbstractSolid) -> list[str]:
+    """One line, or for a union a heading and one line a part."""
+    parts = [_part(part) for part in shape.parts()]
+    return parts if len(parts) == 1 else ["union of", *("  " + part for part in parts)]
+
+
+def _part(shape: AbstractSolid) -> str:
+    match shape:
+        case Rounded():
+            return f"{_part(shape.shape)}, rounded by {_row(shape.radius)} m"
+        case Placed():
+            turned = f", turned by {_row(shape.quaternion)}" if np.any(shape.quaternion[1:]) else ""
+            return f"{_part(shape.shape)}{turned}, at {_row(shape.position)} m"
+        case _:
+            sizes = [f"{name.replace('_', ' ')} {_row(v)} m" for name, v in vars(shape).items()]
+            return ", ".join([type(shape).__name__.lower(), *sizes])
 
 
 def _row(values) -> str:

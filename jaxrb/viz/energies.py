@@ -4,35 +4,55 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
+import equinox as eqx
+import jax
+import jax.numpy as jnp
 import numpy as np
+
+from ..bodies import State
+from ..simulate import World, energy, kinetic_energy
+from .figure import BLACK, BLUE, GREY, ORANGE, STYLE, finish, mark_impacts, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-# Set in context managers only: a plot must not change the plots of its caller.
-STYLE = {
-    "font.family": "STIXGeneral",  # comes with Matplotlib and looks like the text of a paper
-    "mathtext.fontset": "stix",
-    "font.size": 10,
-    "legend.fontsize": 9,
-    "axes.linewidth": 0.6,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "xtick.direction": "in",
-    "ytick.direction": "in",
-    "xtick.major.width": 0.6,
-    "ytick.major.width": 0.6,
-    "pdf.fonttype": 42,  # text stays text, as journals ask
-}
-SIZE = (5.5, 3.0)  # [inch]
 
-# Okabe and Ito's palette: told apart with any colour vision, and by their lightness in grey.
-BLACK, BLUE, ORANGE, GREY = "#000000", "#0072B2", "#D55E00", "#999999"
+@dataclass(frozen=True)
+class Energies:
+    """Along a trajectory, or along several.
 
-# More impacts than this would cover the curves they explain.
-MOST_MARKS = 40
+    Attributes:
+        t: [s], shape (n,).
+        total, rotational: [J], shape (..., n).
+    """
+
+    t: np.ndarray
+    total: np.ndarray
+    rotational: np.ndarray
+
+    @staticmethod
+    def of(world: World, t: Sequence[float], states: State) -> Energies:
+        """Of states with leading axes (..., n), the last of them over the times [s]."""
+        lead = states.position.shape[:-2]
+        flat = jax.tree.map(lambda leaf: np.reshape(leaf, (-1, *leaf.shape[-2:])), states)
+        total, rotational = (np.reshape(part, lead) for part in _energies(world, flat))
+        return Energies(np.asarray(t), total, rotational)
+
+    @property
+    def relative_error(self) -> float:
+        """max |E - E0|/|E0|."""
+        return float(np.abs(self.total / self.total[..., :1] - 1).max())
+
+
+@jax.jit
+@partial(jax.vmap, in_axes=(None, 0))
+def _energies(world: World, state: State):
+    spinning = eqx.tree_at(lambda s: s.velocity, state, jnp.zeros_like(state.velocity))
+    return energy(world, state), kinetic_energy(world, spinning)
 
 
 def plot_energies(
@@ -59,14 +79,14 @@ def plot_energies(
 
     tpe, re = np.asarray(translational_and_potential), np.asarray(rotational)
     with mpl.rc_context(STYLE):
-        ax = _new_axes() if ax is None else ax
-        _mark_impacts(ax, impact_times)
+        ax = new_axes() if ax is None else ax
+        mark_impacts(ax, impact_times)
         ax.plot(time, tpe + re, color=BLACK, lw=1.4, label="total, T.E.")
         ax.plot(time, tpe, color=BLUE, lw=1.2, label="translational + potential, T.P.E.")
         ax.plot(time, re, color=ORANGE, lw=1.2, ls=(0, (5, 1)), label="rotational, R.E.")
         ax.set_ylabel("energy [J]")
         ax.set_ylim(bottom=min(0.0, 1.05 * tpe.min()))
-        _finish(ax, time)
+        finish(ax, time)
     return ax
 
 
@@ -74,6 +94,7 @@ def plot_energy_error(
     time: Sequence[float],
     energy: Sequence[float],
     *,
+    others: Sequence[Sequence[float]] = (),
     impact_times: Sequence[float] = (),
     ax: Axes | None = None,
 ) -> Axes:
@@ -84,6 +105,7 @@ def plot_energy_error(
     Args:
         time: [s], shape (n,).
         energy: total [J], shape (n,); E0 is the first entry.
+        others: of further runs [J], shape (n_runs, n); drawn below in grey.
         impact_times: marked by dashed lines [s], unless there are more than 40.
         ax: to draw into; a new figure by default.
 
@@ -92,51 +114,20 @@ def plot_energy_error(
     """
     import matplotlib as mpl  # noqa: PLC0415  (optional)
 
-    energy = np.asarray(energy)
-    error = np.abs(energy - energy[0])
-    exponent = math.floor(math.log10(error.max())) if error.max() > 0 else 0
+    runs = np.array([energy, *others])
+    errors = np.abs(runs - runs[:, :1])
+    largest = errors.max()
+    exponent = math.floor(math.log10(largest)) if largest > 0 else 0
+    errors = errors / 10.0**exponent
     with mpl.rc_context(STYLE):
-        ax = _new_axes() if ax is None else ax
-        _mark_impacts(ax, impact_times)
-        ax.plot(time, error / 10.0**exponent, color=BLUE, lw=0.8, label=r"$|E - E_0|$")
+        ax = new_axes() if ax is None else ax
+        mark_impacts(ax, impact_times)
+        for index, error in enumerate(errors[1:]):
+            label = None if index else "other runs"
+            ax.plot(time, error, color=GREY, lw=0.4, alpha=0.7, label=label)
+        ax.plot(time, errors[0], color=BLUE, lw=0.8, label=r"$|E - E_0|$")
         unit = rf"$10^{{{exponent}}}$ J" if exponent else "J"
         ax.set_ylabel(rf"$|E - E_0|$ [{unit}]")
         ax.set_ylim(bottom=0.0)
-        _finish(ax, time)
+        finish(ax, time)
     return ax
-
-
-def _new_axes() -> Axes:
-    import matplotlib.pyplot as plt  # noqa: PLC0415  (optional)
-
-    return plt.subplots(figsize=SIZE, layout="constrained")[1]
-
-
-def _mark_impacts(ax: Axes, times: Sequence[float]) -> None:
-    if len(times) > MOST_MARKS:
-        return
-    for index, time in enumerate(times):
-        label = "impact" if index == 0 else None
-        ax.axvline(time, color=GREY, lw=0.6, ls=(0, (4, 3)), zorder=0, label=label)
-
-
-def _finish(ax: Axes, time: Sequence[float]) -> None:
-    ax.set_xlabel("time [s]")
-    ax.set_xlim(time[0], time[-1])
-    # Above the axes the legend hides no curve.
-    handles, labels = ax.get_legend_handles_labels()
-    if len(labels) < 2:  # the axis already says what the only curve is
-        return
-    order = sorted(range(len(labels)), key=lambda i: labels[i] == "impact")
-    ax.legend(
-        [handles[i] for i in order],
-        [labels[i] for i in order],
-        loc="lower right",
-        bbox_to_anchor=(1.0, 1.0),
-        ncols=len(labels),
-        frameon=False,
-        borderaxespad=0.2,
-        handlelength=1.8,
-        columnspacing=1.2,
-        handletextpad=0.5,
-    )

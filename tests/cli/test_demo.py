@@ -7,7 +7,9 @@ import sys
 import numpy as np
 import pytest
 
+import jaxrb as rb
 from jaxrb.__main__ import main
+from jaxrb.cli.demo import describe
 
 # Case I of Tran and Leok, to 12 decimals, from a computation with 60 digits.
 TIMES = [2.649128901521, 4.893938255328, 5.350135680897, 6.520005137822]  # [s]
@@ -36,6 +38,11 @@ def demo(tmp_path_factory):
     return run
 
 
+def times(text):
+    """The times of the printed impacts [s]."""
+    return np.array([float(row[1]) for row in ROW.findall(text)])
+
+
 def load(out):
     with np.load(out / "trajectory.npz") as file:
         return dict(file)
@@ -50,6 +57,43 @@ def test_prints_the_impacts_of_case_i(demo):
     np.testing.assert_allclose(time[:4], TIMES, rtol=0, atol=1e-9)
     np.testing.assert_allclose(height[0], HEIGHT, rtol=0, atol=1e-9)
     np.testing.assert_allclose(10 - GRAVITY * time[0] + impulse[0], MOMENTUM, rtol=0, atol=1e-9)
+
+
+def test_prints_the_impacts_of_a_union(demo):
+    status, text, _ = demo("III")
+    assert status == 0
+    np.testing.assert_allclose(times(text)[:2], [2.009288622469, 2.928858417470], atol=1e-9)
+    header = [line.strip() for line in text.splitlines()[1:5]]
+    assert header == [
+        "body    union of",
+        "ellipsoid, semi axes (3, 4, 5) m, at (0.506287, 0, 0) m",
+        "ellipsoid, semi axes (6, 1, 1) m, at (-5.49371, 0, 0) m",
+        "mass 1 kg, inertia (7.59327, 9.93264, 8.27313) kg m^2",
+    ]
+
+
+def test_prints_the_impacts_of_a_cube(demo):
+    """The third and the fourth lie in one step."""
+    status, text, _ = demo("IV")
+    assert status == 0
+    found = times(text)
+    np.testing.assert_allclose(found[:2], [2.608788264913, 3.657973349046], atol=1e-9)
+    assert found[2] < found[3] and found[2] // 0.01 == found[3] // 0.01
+    assert "box, half extents (1.73205, 1.73205, 1.73205) m, rounded by 1e-13 m\n" in text
+
+
+def test_describes_nested_shapes():
+    """A union placed as a whole is described by its parts, from the inside to the outside."""
+    quarter = (1.0, 0.0, 0.0, 1.0)
+    rod = rb.Placed(rb.Capsule(0.1, 0.5), (1.0, 0.0, 0.0), quarter)
+    placed = rb.Placed(rb.Union(rod, rb.Rounded(rb.Sphere(0.2), 0.05)), (0.0, 0.0, 2.0))
+    capsule = "capsule, radius 0.1 m, half length 0.5 m, turned by (1, 0, 0, 1), at (1, 0, 0) m"
+    assert describe(placed) == [
+        "union of",
+        f"  {capsule}, at (0, 0, 2) m",
+        "  sphere, radius 0.2 m, rounded by 0.05 m, at (0, 0, 2) m",
+    ]
+    assert describe(rb.Sphere(1.0)) == ["sphere, radius 1 m"]
 
 
 def test_says_what_it_did(demo):
@@ -128,7 +172,7 @@ def test_refuses_a_case_that_does_not_exist(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["demo", "VII"])
     assert stop.value.code == 2
-    assert "'VII'; the cases are I, II" in capsys.readouterr().err
+    assert "'VII'; the cases are I, II, III, IV" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("steps", ["0", "-3", "many"])
