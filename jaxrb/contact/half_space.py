@@ -4,6 +4,9 @@ Every body against every obstacle. A body that is a union has a contact for each
 whose least gap is its own: arrays have shape (n_bodies, n_contacts), where contact number
 part * n_obstacles + obstacle is that of a part. Bodies with fewer parts than others repeat
 their first one, which changes nothing.
+
+The functions are jitted: a program, above all one with derivatives, uses them many times and
+then traces them once.
 """
 
 from __future__ import annotations
@@ -28,7 +31,6 @@ class Contacts(eqx.Module):
     gap: Float[Array, "n_bodies n_contacts"]  # Phi [m], positive when apart
     round_off: Float[Array, "n_bodies n_contacts"]  # of the gap [m]
     normal: Vec3  # from the obstacle into the body, world; components (1, n_contacts)
-    height: Float[Array, "n_bodies n_contacts"]  # h, of the centre over the closest point [m]
     point: Vec3  # closest point of the body from its centre of mass, body frame [m]
     lever: Vec3  # chi = rho x R^T n, body frame [m]
 
@@ -50,9 +52,15 @@ class HalfSpaceContacts(eqx.Module):
     offset: Float[Array, " n_obstacles"]  # [m]
 
     @staticmethod
-    def of(bodies: Sequence[RigidBody], obstacles: Sequence[HalfSpace]) -> HalfSpaceContacts:
-        """Bodies in an order in which those of one kind of shape are next to each other."""
-        solids = [body.centered_shape().parts() for body in bodies]
+    def of(
+        bodies: Sequence[RigidBody], obstacles: Sequence[HalfSpace], *, standing: bool = False
+    ) -> HalfSpaceContacts:
+        """Bodies in an order in which those of one kind of shape are next to each other.
+
+        With `standing` the parts of each are strictly convex, so that a contact can last.
+        """
+        shapes = [body.centered_shape() for body in bodies]
+        solids = [shape.strictly_convex_parts() if standing else shape.parts() for shape in shapes]
         n_parts = max(map(len, solids))
         groups: list[list[tuple[AbstractSolid, ...]]] = []
         for solid in solids:
@@ -78,6 +86,13 @@ class HalfSpaceContacts(eqx.Module):
         """Parts of each body."""
         return len(self.shapes[0])
 
+    @property
+    def number(self) -> int:
+        """Of pairs in all."""
+        n_bodies = sum(jax.tree.leaves(parts)[0].shape[0] for parts in self.shapes)
+        return n_bodies * self.n_parts * self.offset.shape[0]
+
+    @jax.jit
     def find(self, phase: Phase) -> Contacts:
         """Gap, closest point and lever arm of every pair (Tran and Leok, eqs. 84, 55).
 
@@ -92,12 +107,11 @@ class HalfSpaceContacts(eqx.Module):
         offset = _expand(self.offset, 0)
         normal, in_body, along, offset = self._for_each_part((normal, in_body, along, offset))
         gap = along - offset - height
-        scale = jnp.abs(along) + jnp.abs(offset) + height
+        scale = jnp.abs(along) + jnp.abs(offset) + jnp.abs(height)
         return Contacts(
             gap,
             8 * jnp.finfo(gap.dtype).eps * scale,
             normal,
-            height,
             point,
             cross(point, in_body),
         )
@@ -120,6 +134,7 @@ class HalfSpaceContacts(eqx.Module):
         return _join([tree] * self.n_parts, axis=1)
 
 
+@jax.jit
 def kinematics(contacts: Contacts, phase: Phase, inertial: Inertial) -> ContactKinematics:
     """Normal velocity n . v + chi . Omega and inverse mass of every pair."""
     mass, inertia, linear, angular = _expand(
@@ -134,6 +149,7 @@ def kinematics(contacts: Contacts, phase: Phase, inertial: Inertial) -> ContactK
     )
 
 
+@jax.jit
 def apply_impulse(
     phase: Phase,
     contacts: Contacts,

@@ -98,6 +98,18 @@ class AbstractSolid(AbstractShape):
         """Solids of which this is the union; each may touch others on its own."""
         return (self,)
 
+    def strictly_convex_parts(self) -> tuple[AbstractSolid, ...]:
+        """Strictly convex solids that have the same convex hull, so that each touches a plane in
+        one point at most, which moves continuously: what the solid can stand on.
+
+        Raises:
+            ValueError: if there are none, as for a cylinder.
+        """
+        raise ValueError(
+            f"{type(self).__name__} cannot rest: it may touch a plane along a whole curve. Use "
+            'on_zeno="stop", or spheres, ellipsoids, capsules, boxes, polyhedra and their unions.'
+        )
+
     def uniform_moments(self) -> Moments:
         """The moments at density 1.
 

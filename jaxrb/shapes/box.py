@@ -1,10 +1,13 @@
 """Boxes."""
 
+import itertools
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..math import Vec3, dot, hadamard, norm
 from .base import AbstractSolid, Moments, flat_sign, length_parameter
+from .point import Point
 
 
 class Box(AbstractSolid):
@@ -33,6 +36,12 @@ class Box(AbstractSolid):
         # Outside of one face only the length below is that face's distance, with its slope.
         outside = Vec3(jnp.maximum(x, 0.0), jnp.maximum(y, 0.0), jnp.maximum(z, 0.0))
         return jnp.where(deepest > 0, norm(outside), deepest)
+
+    def strictly_convex_parts(self):
+        signs = itertools.product((-1.0, 1.0), repeat=3)
+        return tuple(
+            Point(self.half_extents * jnp.asarray(s, self.half_extents.dtype)) for s in signs
+        )
 
     @property
     def is_centered(self):

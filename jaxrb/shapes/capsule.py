@@ -5,6 +5,8 @@ from jaxtyping import Array, Float
 
 from ..math import Vec3, norm
 from .base import AbstractSolid, Moments, flat_sign, length_parameter
+from .point import Point
+from .rounded import Rounded
 
 
 class Capsule(AbstractSolid):
@@ -32,6 +34,11 @@ class Capsule(AbstractSolid):
     def distance_map(self, point: Vec3):
         along = jnp.clip(point.z, -self.half_length, self.half_length)
         return norm(Vec3(point.x, point.y, point.z - along)) - self.radius
+
+    def strictly_convex_parts(self):
+        zero = jnp.zeros_like(self.half_length)
+        ends = (jnp.stack([zero, zero, z]) for z in (-self.half_length, self.half_length))
+        return tuple(Rounded(Point(end), self.radius) for end in ends)
 
     @property
     def is_centered(self):

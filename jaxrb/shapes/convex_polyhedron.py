@@ -12,6 +12,7 @@ from scipy.spatial import ConvexHull, QhullError
 from .._validate import known, positive_count, real_array, require
 from ..math import Vec3, cross, dot, norm
 from .base import AbstractSolid, Moments
+from .point import Point
 
 
 class ConvexPolyhedron(AbstractSolid):
@@ -71,6 +72,9 @@ class ConvexPolyhedron(AbstractSolid):
     def parts(self):
         """Itself without its faces, which touching does not need."""
         return (eqx.tree_at(lambda shape: shape.faces, self, None),)
+
+    def strictly_convex_parts(self):
+        return tuple(Point(vertex) for vertex in self.vertices)
 
     def _corners(self) -> tuple[Vec3, Vec3, Vec3]:
         """The corners of the faces; components of shape (n_faces,)."""

@@ -28,6 +28,9 @@ class Union(AbstractSolid):
     def parts(self):
         return self.a.parts() + self.b.parts()
 
+    def strictly_convex_parts(self):
+        return self.a.strictly_convex_parts() + self.b.strictly_convex_parts()
+
     def distance_map(self, point: Vec3):
         return jnp.minimum(self.a.distance_map(point), self.b.distance_map(point))
 

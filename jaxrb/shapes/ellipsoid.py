@@ -47,6 +47,9 @@ class Ellipsoid(AbstractSolid):
         slope = jax.tree.map(lambda p, excess: p / (u + excess), p, excess)
         return (u - least * least) * norm(slope)
 
+    def strictly_convex_parts(self):
+        return (self,)
+
     @property
     def is_centered(self):
         return True
@@ -76,6 +79,9 @@ class Sphere(AbstractSolid):
 
     def distance_map(self, point: Vec3):
         return norm(point) - self.radius
+
+    def strictly_convex_parts(self):
+        return (self,)
 
     @property
     def is_centered(self):

@@ -50,6 +50,10 @@ class Placed(AbstractSolid):
     def parts(self):
         return tuple(Placed(part, self.position, self.quaternion) for part in self.shape.parts())
 
+    def strictly_convex_parts(self):
+        parts = self.shape.strictly_convex_parts()
+        return tuple(Placed(part, self.position, self.quaternion) for part in parts)
+
     def lengths(self):
         return self.shape.lengths()
 

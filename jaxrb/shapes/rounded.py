@@ -37,6 +37,9 @@ class Rounded(AbstractSolid):
     def parts(self):
         return tuple(Rounded(part, self.radius) for part in self.shape.parts())
 
+    def strictly_convex_parts(self):
+        return tuple(Rounded(part, self.radius) for part in self.shape.strictly_convex_parts())
+
     @property
     def is_centered(self):
         return self.shape.is_centered

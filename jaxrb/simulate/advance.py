@@ -18,11 +18,23 @@ from jaxtyping import Array, Bool, Float, Int
 from ..bodies import Phase
 from ..contact import ContactKinematics, Contacts, apply_impulse, kinematics
 from ..flows import AbstractFlow
-from ..math import dot, select
+from ..math import select
 from ..math.bracket import next_trial
 from ..math.once import choose_once
+from .accumulation import Accumulation
+from .closing import gap_tolerance, steepness
 from .interior import Dip, find_dip
 from .results import Code, first_failure
+from .sustained import (
+    Held,
+    Kind,
+    bounce,
+    fly,
+    initially_held,
+    landing,
+    reaction,
+    stand,
+)
 from .system import System
 
 
@@ -36,11 +48,17 @@ class Plan(NamedTuple):
     tolerance: float | None  # of the gap at an impact [m]; None: its round-off
     max_impacts_per_step: int
     interior: bool  # whether to look for contacts that open again within a step
+    rest: bool  # whether contacts at which impacts accumulate are sustained
 
     def step_size(self, step: Int[Array, ""], like: Float[Array, ""]) -> Float[Array, ""]:
         if self.last_dt == self.dt:
             return jnp.full_like(like, self.dt)
         return jnp.where(step >= self.n_steps - 1, self.last_dt, self.dt).astype(like.dtype)
+
+    def time(self, step: Int[Array, ""], remaining: Float[Array, ""]) -> Float[Array, ""]:
+        """Since t0, at a place within a step [s]."""
+        begin = self.dt * step.astype(remaining.dtype)
+        return begin + (self.step_size(step, remaining) - remaining)
 
 
 class Clock(eqx.Module):
@@ -53,20 +71,22 @@ class Clock(eqx.Module):
     impacts_in_step: Int[Array, ""]
     longest: Float[Array, ""]  # flight of this step that ended with an impact [s]
     evaluations: Int[Array, ""]  # of the flow
+    held: Held | None  # which contacts are sustained; None if none ever is
+    accumulation: Accumulation | None
 
 
 class Log(eqx.Module):
     """The course of a world, cut into arcs; arrays have shape (n_arcs,).
 
-    An arc is a number of flights of which at most the last ends with an impact. It ends with
-    that impact or when it is full.
+    An arc is a number of flights of which at most the last ends with an event: an impact, a
+    landing or a release. It ends with that event or when it is full.
     """
 
     limit: int = eqx.field(static=True)  # of flights in an arc
     arc: Int[Array, ""]  # index of the arc being flown; n_arcs when all have been
     flights: Int[Array, " n_arcs"]  # flown in each
-    duration: Float[Array, " n_arcs"]  # of the flight that ended with an impact [s]
-    contact: Int[Array, " n_arcs"]  # index among the contacts; -1 without impact
+    duration: Float[Array, " n_arcs"]  # of the flight that ended with an event [s]
+    event: Int[Array, " n_arcs"]  # kind * n + contact for n contacts; -1 without one
 
     @staticmethod
     def empty(n_arcs: int, limit: int, like: Float[Array, ""]) -> Log:
@@ -77,19 +97,24 @@ class Log(eqx.Module):
     def full(self) -> Bool[Array, ""]:
         return self.arc >= self.flights.shape[0]
 
-    def write(self, accept, impact, duration, contact) -> Log:
+    def impacts(self, n_contacts: int) -> tuple[Bool[Array, " n_arcs"], Int[Array, " n_arcs"]]:
+        """Which arcs end with an impact, and the index of its contact."""
+        impact = (self.event >= 0) & (self.event // n_contacts != Kind.RELEASE)
+        return impact, self.event % n_contacts
+
+    def write(self, accept, ends, duration, event) -> Log:
         """The log after a turn. Each slot is written by comparison: a scatter would leave
         the loop's fused kernels."""
         here = (jnp.arange(self.flights.shape[0], dtype=jnp.int32) == self.arc) & accept
         flights = self.flights + here.astype(jnp.int32)
-        struck = here & impact
-        ended = jnp.any(here & (impact | (flights == self.limit)))
+        eventful = here & ends
+        ended = jnp.any(here & (ends | (flights == self.limit)))
         return Log(
             self.limit,
             self.arc + ended.astype(jnp.int32),
             flights,
-            jnp.where(struck, duration, self.duration),
-            jnp.where(struck, contact, self.contact),
+            jnp.where(eventful, duration, self.duration),
+            jnp.where(eventful, event, self.event),
         )
 
 
@@ -97,17 +122,23 @@ class _Search(eqx.Module):
     """What the loop knows within a flight."""
 
     trial: Float[Array, ""]  # duration to try next [s]
-    locating: Bool[Array, ""]  # an impact is bracketed between:
-    lower: Float[Array, ""]  # a duration without penetration
-    upper: Float[Array, ""]  # one with
+    locating: Bool[Array, ""]  # an impact or a release is bracketed between:
+    lower: Float[Array, ""]  # a duration before it
+    upper: Float[Array, ""]  # one after
+    release: Bool[Array, ""]  # whether it is a release that is before the upper one
     turns: Int[Array, ""]
 
 
-def start_clock(plan: Plan, code: Int[Array, ""], like: Float[Array, ""]) -> Clock:
-    """The clock at t0, in the dtype of `like`."""
+def start_clock(plan: Plan, code: Int[Array, ""], phase: Phase, system: System) -> Clock:
+    """The clock at t0, in the dtype of the phase."""
+    like = phase.position.x[0]
     zero, none = jnp.zeros_like(like), jnp.zeros((), jnp.int32)
     first = plan.step_size(none, like)
-    return Clock(first, none, code, none, none, zero, none)
+    held = accumulation = None
+    if plan.rest and system.contacts is not None:
+        held = initially_held(phase, plan.tolerance, system)
+        accumulation = Accumulation.start(held, phase.position.x)
+    return Clock(first, none, code, none, none, zero, none, held, accumulation)
 
 
 def advance(
@@ -130,7 +161,8 @@ def advance(
     """
     like = clock.remaining
     zero, none = jnp.zeros_like(like), jnp.zeros((), jnp.int32)
-    idle = _Search(clock.remaining, jnp.zeros((), bool), zero, zero, none)
+    no = jnp.zeros((), bool)
+    idle = _Search(clock.remaining, no, zero, zero, no, none)
     dip = Dip.none(like) if plan.interior else None
 
     def unfinished(carry) -> Bool[Array, ""]:
@@ -141,27 +173,28 @@ def advance(
     def turn(carry):
         phase, clock, search, dip, log = carry
         trial = search.trial
-        end, error = plan.flow.step(trial, phase, system.inertial, system.gravity)
-        contact = _closest(plan, end, system)
+        end, error = fly(plan.flow, trial, phase, clock.held, system)
+        contact = _closest(plan, end, clock.held, system)
+        event = _meet(plan, end, contact, clock, trial, system)
 
         # A trial is held back while a contact may have opened again in it.
-        held = None
+        doubtful = None
         if plan.interior:
-            dip, held = find_dip(dip, phase, end, trial, clock.remaining, system)
+            dip, doubtful = find_dip(dip, phase, end, trial, clock.remaining, clock.held, system)
         resolution = 4 * jnp.finfo(like.dtype).eps * clock.remaining
-        # (a) accept a full step, (b) begin to locate an impact, (c) narrow its bracket, or
-        # (d) accept the impact.
-        case, bracket, failure = _judge(clock, search, contact, error, held, resolution)
+        # (a) accept a full step, (b) begin to locate an event, (c) narrow its bracket, or
+        # (d) accept the event.
+        case, bracket, failure = _judge(clock, search, contact, event, error, doubtful, resolution)
 
-        accept = case.full_step | case.impact
-        phase = select(accept, contact.resolve(end, system, case.impact), phase)
-        clock, size = _tick(plan, clock, trial, case, failure)
+        accept = case.full_step | case.event
+        phase = select(accept, select(case.event, event.phase, end), phase)
+        clock, size = _tick(plan, clock, trial, case, event, failure)
         elsewhere = dip.trial if plan.interior else None
         search = _aim(search, case, bracket, contact, elsewhere, size, resolution)
         if plan.interior:
             dip = select(accept, Dip.none(like), dip)
         if log is not None:
-            log = log.write(accept, case.impact, trial, contact.index)
+            log = log.write(accept, case.event, trial, event.logged)
         return phase, clock, search, dip, log
 
     carry = (phase, clock, idle, dip, log)
@@ -173,16 +206,17 @@ class _Case(NamedTuple):
     """The four cases of a turn, of which one holds unless the turn failed."""
 
     full_step: Bool[Array, ""]  # (a) accept a full step
-    begin: Bool[Array, ""]  # (b) begin to locate an impact
+    begin: Bool[Array, ""]  # (b) begin to locate an event
     refine: Bool[Array, ""]  # (c) narrow its bracket
-    impact: Bool[Array, ""]  # (d) accept the impact
+    event: Bool[Array, ""]  # (d) accept the event
 
 
 class _Bracket(NamedTuple):
-    """Of the duration until an impact, after a trial."""
+    """Of the duration until an event, after a trial."""
 
-    lower: Float[Array, ""]  # without penetration
-    upper: Float[Array, ""]  # with
+    lower: Float[Array, ""]  # before the event
+    upper: Float[Array, ""]  # after it
+    release: Bool[Array, ""]  # whether it is a release that is before the upper one
     narrow: Bool[Array, ""]  # to round-off
 
 
@@ -190,38 +224,43 @@ def _judge(
     clock: Clock,
     search: _Search,
     contact: _Closest,
+    event: _Event,
     error: Float[Array, ""],
-    held: Bool[Array, ""] | None,
+    doubtful: Bool[Array, ""] | None,
     resolution: Float[Array, ""],
 ) -> tuple[_Case, _Bracket, Int[Array, ""]]:
     """What a trial shows: which case it is, or the code of a failure."""
     trial, locating = search.trial, search.locating
+    crossed = contact.penetrating | contact.leaving
     free = ~locating
-    passable = free & ~contact.penetrating
-    if held is not None:
-        passable &= ~held
-    lower = jnp.where(locating & ~contact.penetrating, trial, search.lower)
-    upper = jnp.where(contact.penetrating, trial, search.upper)
+    passable = free & ~crossed
+    if doubtful is not None:
+        passable &= ~doubtful
+    lower = jnp.where(locating & ~crossed, trial, search.lower)
+    upper = jnp.where(crossed, trial, search.upper)
+    release = jnp.where(crossed, ~contact.penetrating, search.release)
     narrow = upper - lower <= resolution
-    at_surface = ~contact.penetrating & (contact.gap <= 1)
-    located = (contact.closing & (at_surface | narrow)) | (narrow & (trial >= upper))
+    at_surface = ~crossed & (contact.gap <= 1)
+    struck = contact.closing & (at_surface | (narrow & ~release))
+    located = struck | (narrow & (trial >= upper))
 
     first_in_step = (clock.impacts_in_step == 0) & (trial > resolution)
+    grazing = located & first_in_step & (contact.steepness < 1) & ~event.rests
     failure = first_failure(
         (~contact.finite | jnp.isnan(error), Code.non_finite),
         (error > 1, Code.nonlinear_solve_failed),
-        (locating & located & first_in_step & (contact.steepness < 1), Code.grazing),
+        (locating & grazing, Code.grazing),
         (search.turns > 200, Code.root_not_found),
     )
     good = failure == Code.successful
     case = choose_once(
         good & passable,
-        good & free & contact.penetrating,
+        good & free & crossed,
         good & locating & ~located,
         good & locating & located,
         dtype=trial.dtype,
     )
-    return _Case(*case), _Bracket(lower, upper, narrow), failure
+    return _Case(*case), _Bracket(lower, upper, release, narrow), failure
 
 
 def _aim(
@@ -234,39 +273,46 @@ def _aim(
     resolution: Float[Array, ""],
 ) -> _Search:
     """The next trial: a step of a given size after an accepted flight; while locating an
-    impact, Newton's guess kept within the bracket; `elsewhere` where a dip is looked for."""
+    event, Newton's guess kept within the bracket; `elsewhere` where a dip is looked for."""
     trial = search.trial
     lower = jnp.where(case.begin, jnp.zeros_like(trial), bracket.lower)
     upper = jnp.where(case.begin, trial, bracket.upper)
-    refined = next_trial(trial + contact.time, lower, upper, resolution, search.turns)
+    # The force of a contact comes without its rate: releases are found by bisection.
+    guess = jnp.where(bracket.release, jnp.inf, trial + contact.time)
+    refined = next_trial(guess, lower, upper, resolution, search.turns)
     refined = jnp.where(bracket.narrow & search.locating, upper, refined)
     if elsewhere is not None:
         refined = jnp.where(~search.locating & ~case.begin, elsewhere, refined)
-    accept = case.full_step | case.impact
+    accept = case.full_step | case.event
     return _Search(
         trial=jnp.where(accept, size, refined),
         locating=case.begin | case.refine,
         lower=lower,
         upper=upper,
+        release=bracket.release,
         turns=jnp.where(accept, 0, search.turns + 1),
     )
 
 
-def _tick(plan, clock: Clock, trial, case: _Case, failure) -> tuple[Clock, Array]:
+def _tick(
+    plan: Plan, clock: Clock, trial, case: _Case, event: _Event, failure
+) -> tuple[Clock, Array]:
     """The clock after a turn, and the time left in the step it is then in."""
-    full_step, impact = case.full_step, case.impact
+    full_step, impact = case.full_step, case.event & ~event.release
     step = clock.step + full_step.astype(jnp.int32)
     struck = impact.astype(jnp.int32)
     remaining = jnp.where(
         full_step,
         plan.step_size(step, trial),
-        jnp.where(impact, clock.remaining - trial, clock.remaining),
+        jnp.where(case.event, clock.remaining - trial, clock.remaining),
     )
     impacts_in_step = jnp.where(full_step, 0, clock.impacts_in_step + struck)
     exhausted = impact & (impacts_in_step > plan.max_impacts_per_step)
     # Impacts accumulate if flights have become much shorter than they were.
     accumulating = trial <= 0.01 * clock.longest
     too_many = jnp.where(accumulating, jnp.int32(Code.zeno), jnp.int32(Code.max_impacts_reached))
+    if plan.rest:
+        exhausted &= ~accumulating
     clock = Clock(
         remaining=remaining,
         step=step,
@@ -279,6 +325,8 @@ def _tick(plan, clock: Clock, trial, case: _Case, failure) -> tuple[Clock, Array
             jnp.where(impact, jnp.maximum(clock.longest, trial), clock.longest),
         ),
         evaluations=clock.evaluations + 1,
+        held=select(case.event, event.held, clock.held),
+        accumulation=select(case.event, event.accumulation, clock.accumulation),
     )
     return clock, remaining
 
@@ -289,37 +337,30 @@ class _Closest(eqx.Module):
     Gaps are in units of their tolerance, normal velocities in tolerances per step size. What
     every decision of a turn depends on thus ends with a division, and XLA on CPU computes it
     once: anything cheaper it would compute again in the kernel of every carried array.
+    Contacts that are held neither close nor penetrate.
     """
 
     penetrating: Bool[Array, ""]  # any contact
     closing: Bool[Array, ""]  # any contact
+    leaving: Bool[Array, ""]  # any held contact: its force would pull
     gap: Float[Array, ""]  # least among the closing contacts [tolerances]
     time: Float[Array, ""]  # from the trial to contact by Newton's rule [s]
     steepness: Float[Array, ""]  # of the nearest closing contact; a grazing one has < 1
-    index: Int[Array, ""]  # of the nearest closing contact
+    struck: Held | None  # the nearest closing contact
+    pulled: Held | None  # the held contact whose force would pull most
     finite: Bool[Array, ""]
-    geometry: tuple | None
-
-    def resolve(self, end: Phase, system: System, impact) -> Phase:
-        """The phase after the impact, where there is one."""
-        if self.geometry is None or system.contacts is None:
-            return end
-        contacts, motion, chosen = self.geometry
-        impulse = system.contact_law.normal_impulse(motion.normal_velocity, motion.inverse_mass)
-        return apply_impulse(end, contacts, impulse, chosen & impact)
+    geometry: tuple[Contacts, ContactKinematics] | None
 
 
-def _closest(plan: Plan, end: Phase, system: System) -> _Closest:
+def _closest(plan: Plan, end: Phase, held: Held | None, system: System) -> _Closest:
     like = end.position.x[0]
-    none = jnp.zeros((), jnp.int32)
+    no = jnp.zeros((), bool)
     if system.contacts is None:
-        infinite, no, yes = jnp.full_like(like, jnp.inf), jnp.zeros((), bool), jnp.ones((), bool)
-        return _Closest(no, no, infinite, infinite, infinite, none, yes, None)
+        infinite = jnp.full_like(like, jnp.inf)
+        return _Closest(no, no, no, infinite, infinite, infinite, None, None, ~no, None)
     contacts = system.contacts.find(end)
     motion = kinematics(contacts, end, system.inertial)
-    tolerance = contacts.round_off
-    if plan.tolerance is not None:
-        tolerance = jnp.full_like(tolerance, plan.tolerance)
+    tolerance = gap_tolerance(contacts, plan.tolerance)
     gap = contacts.gap / tolerance
     rate = motion.normal_velocity * plan.dt / tolerance
 
@@ -327,34 +368,85 @@ def _closest(plan: Plan, end: Phase, system: System) -> _Closest:
     # A contact that was just resolved sits at gap zero to round-off and must not be found
     # again; one that is below it by more, or gets there within the step, must.
     penetrating = (gap < -1) | ((gap < 0) & (rate < -1))
+    leaving, pulled = no, None
+    if held is not None:
+        closing &= ~held
+        penetrating &= ~held
+        force, _ = reaction(end, held, system)
+        pulled = _least(jnp.where(held & (force < 0), force, jnp.inf))
+        leaving = jnp.any(pulled)
     # Newton aims at half the tolerance, so that it ends on the admissible side.
     time = jnp.where(closing, plan.dt * (gap - 0.5) / jnp.where(closing, -rate, 1.0), jnp.inf)
     nearest = jnp.where(closing, gap, jnp.inf)
-    steepness = jnp.where(closing, _steepness(contacts, motion, tolerance, system), jnp.inf)
-    if gap.size == 1:
-        chosen, index = closing, none
-    else:
-        order = jnp.arange(gap.size, dtype=jnp.int32).reshape(gap.shape)
-        index = jnp.min(jnp.where(nearest == jnp.min(nearest), order, gap.size))
-        chosen = closing & (order == index)
+    steep = steepness(contacts, motion, motion.normal_velocity, tolerance, system)
+    struck = closing if gap.size == 1 else _least(nearest)
     return _Closest(
         penetrating=jnp.any(penetrating),
         closing=jnp.any(closing),
+        leaving=leaving,
         gap=jnp.min(nearest),
         time=jnp.min(time),
-        steepness=jnp.min(jnp.where(chosen, steepness, jnp.inf)),
-        index=index,
+        steepness=jnp.min(jnp.where(struck, steep, jnp.inf)),
+        struck=struck,
+        pulled=pulled,
         finite=jnp.all(jnp.isfinite(gap + rate)),
-        geometry=(contacts, motion, chosen),
+        geometry=(contacts, motion),
     )
 
 
-def _steepness(contacts: Contacts, motion: ContactKinematics, tolerance, system: System):
-    """v_n^2 / (a tolerance) for the scale a of the second derivative of the gap.
+def _least(values: Float[Array, "n_bodies n_contacts"]) -> Held:
+    """Where the least finite value is; the first of equal ones."""
+    order = jnp.arange(values.size, dtype=jnp.int32).reshape(values.shape)
+    least = (values == jnp.min(values)) & (values < jnp.inf)
+    return least & (order == jnp.min(jnp.where(least, order, values.size)))
 
-    Below 1 the time of the impact, uncertain by tolerance/v_n, is too uncertain to give even
-    the leading digit of v_n there, and so of the derivative of that time.
-    """
-    g = jnp.sqrt(dot(system.gravity, system.gravity))
-    acceleration = g + motion.spin_velocity**2 / contacts.height
-    return motion.normal_velocity**2 / (acceleration * tolerance)
+
+class _Event(NamedTuple):
+    """What the end of a trial becomes if an event is accepted there."""
+
+    phase: Phase
+    logged: Int[Array, ""]
+    release: Bool[Array, ""]  # instead of an impact
+    rests: Bool[Array, ""]  # an impact after which the contact is held
+    held: Held | None
+    accumulation: Accumulation | None
+
+
+def _meet(
+    plan: Plan, end: Phase, contact: _Closest, clock: Clock, trial: Float[Array, ""], system: System
+) -> _Event:
+    none, no = jnp.zeros((), jnp.int32), jnp.zeros((), bool)
+    if contact.geometry is None or contact.struck is None:
+        return _Event(end, none, no, no, None, None)
+    contacts, motion = contact.geometry
+    struck, held, accumulation = contact.struck, clock.held, clock.accumulation
+    if held is None or accumulation is None or contact.pulled is None:
+        impulse = system.contact_law.normal_impulse(motion.normal_velocity, motion.inverse_mass)
+        bounced = apply_impulse(end, contacts, impulse, struck)
+        return _Event(bounced, _logged(Kind.IMPACT, struck), no, no, None, None)
+    release = contact.leaving & ~contact.penetrating
+    bounced, kept = bounce(end, contacts, motion, struck, held, system)
+    lands, acceleration = landing(bounced, contacts, struck, kept, plan.tolerance, system)
+    after = stand(bounced, contacts, lands, kept, system)
+    moment = plan.time(clock.step, clock.remaining) + trial
+    accumulated = accumulation.after_impact(
+        moment, bounced, contacts, motion, struck, lands, acceleration, plan.tolerance, system
+    )
+    rests = jnp.any(lands) & ~release
+    kind = jnp.where(rests, jnp.int32(Kind.LANDING), jnp.int32(Kind.IMPACT))
+    logged = jnp.where(release, _logged(Kind.RELEASE, contact.pulled), _logged(kind, struck))
+    released = held & ~contact.pulled
+    return _Event(
+        phase=select(release, end, after),
+        logged=logged,
+        release=release,
+        rests=rests,
+        held=select(release, released, kept | lands),
+        accumulation=select(release, accumulation, accumulated),
+    )
+
+
+def _logged(kind: Int[Array, ""] | int, contact: Held) -> Int[Array, ""]:
+    """How the log writes an event at a contact."""
+    order = jnp.arange(contact.size, dtype=jnp.int32).reshape(contact.shape)
+    return jnp.sum(jnp.where(contact, order, 0), dtype=jnp.int32) + kind * contact.size

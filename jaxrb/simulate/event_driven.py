@@ -11,15 +11,16 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
+from jaxtyping import Array, Float, Int
 
 from .._validate import one_of, positive_count, positive_number
 from ..bodies import Phase, State
 from ..flows import AbstractFlow, LieVariational
 from ..math import rotate
+from .accumulation import remaining_bounces
 from .advance import Clock, Plan
 from .replay import Impact, compact, final_phase, lay_out, replay
-from .results import to_result
+from .results import Code, to_result
 from .saving import Impacts, SaveAt, Solution, Stats
 from .system import System, body_order, build, initial_code, to_state
 from .world import World
@@ -47,13 +48,19 @@ class EventDriven(AbstractMethod):
         tolerance: the largest gap at an accepted impact [m]; by default the round-off of the
             gap, 8 eps times the lengths it is computed from.
         max_impacts_per_step: more end the simulation with a result code: `zeno` if the last
-            flight took at most 1 % of the longest of the step, else `max_impacts_reached`.
+            flight took at most 1 % of the longest of the step, else `max_impacts_reached`. By
+            default 64; 4096 with on_zeno="rest", where those that accumulate may be more.
         max_impacts: capacity, for the whole trajectory, of the log from which trajectories
             are differentiated, saved along the way, or recorded; a full log ends the
-            simulation with `max_impacts_reached`. By default `max_impacts_per_step` and one
-            per body and 64 steps. A final state without derivatives needs no log and has no
-            such limit.
-        on_zeno: "stop".
+            simulation with `max_impacts_reached`. By default one per body and 64 steps, and
+            `max_impacts_per_step` more; with on_zeno="rest", 256 per body more. A final state
+            without derivatives needs no log and has no such limit.
+        on_zeno: where impacts accumulate, "stop" ends the simulation with the code `zeno`;
+            "rest" goes on in sustained frictionless contact, once a bounce is not higher than
+            the tolerance of the gap, until the contact's force would have to pull. The flow
+            is then of second order, and a step costs some ten times as much. Solids stand on
+            spheres, ellipsoids and corners: boxes, polyhedra and capsules have a contact at
+            each corner or end; cylinders and cones are refused.
         detect: "end" looks for penetration at the end of each trial step, as Tran and Leok
             do; "interior" also finds contacts that open again within the step.
     """
@@ -71,9 +78,9 @@ class EventDriven(AbstractMethod):
         flow: AbstractFlow,
         dt: float,
         tolerance: float | None = None,
-        max_impacts_per_step: int = 64,
+        max_impacts_per_step: int | None = None,
         max_impacts: int | None = None,
-        on_zeno: Literal["stop"] = "stop",
+        on_zeno: Literal["stop", "rest"] = "stop",
         detect: Literal["end", "interior"] = "end",
     ):
         if not isinstance(flow, AbstractFlow):
@@ -81,22 +88,26 @@ class EventDriven(AbstractMethod):
         self.flow = flow
         self.dt = positive_number(dt, "dt")
         self.tolerance = None if tolerance is None else positive_number(tolerance, "tolerance")
-        self.max_impacts_per_step = positive_count(max_impacts_per_step, "max_impacts_per_step")
         self.max_impacts = (
             None if max_impacts is None else positive_count(max_impacts, "max_impacts")
         )
-        self.on_zeno = one_of(on_zeno, ("stop",), "on_zeno")
+        self.on_zeno = one_of(on_zeno, ("stop", "rest"), "on_zeno")
+        if max_impacts_per_step is None:
+            max_impacts_per_step = 4096 if on_zeno == "rest" else 64
+        self.max_impacts_per_step = positive_count(max_impacts_per_step, "max_impacts_per_step")
         self.detect = one_of(detect, ("end", "interior"), "detect")
 
     def solve(self, world, state, t0, t1, save):
         plan = self._plan(t0, t1)
-        system, phase = build(world, state)
+        system, phase = build(world, state, standing=plan.rest)
         code = initial_code(world, state, system, phase)
         times = save.times(t0, t1, self.dt, plan.n_steps)
         steps, offsets = _schedule(times, t0, t1, plan)
         max_impacts = self.max_impacts
         if max_impacts is None:
-            max_impacts = self.max_impacts_per_step + plan.n_steps * len(world.bodies) // 64
+            n_bodies = len(world.bodies)
+            more = 256 * n_bodies if plan.rest else self.max_impacts_per_step
+            max_impacts = plan.n_steps * n_bodies // 64 + more
         saves = [(k, r) for k, r in zip(steps, offsets, strict=True) if k < plan.n_steps]
         blocks = lay_out(plan, max_impacts, saves, record=save.impacts > 0)
 
@@ -118,6 +129,7 @@ class EventDriven(AbstractMethod):
             final=to_state(system, world, final),
             result=to_result(clock.code),
             impacts=_impacts(impacts, clock, save.impacts, t0, self.dt, system, world),
+            accumulation_time=_accumulation_time(final, clock, reached - t0, t0, system, world),
             stats=Stats(clock.step, clock.evaluations, reached.astype(state.position.dtype)),
         )
 
@@ -135,6 +147,7 @@ class EventDriven(AbstractMethod):
             self.tolerance,
             self.max_impacts_per_step,
             self.detect == "interior",
+            self.on_zeno == "rest",
         )
 
 
@@ -210,6 +223,20 @@ def _impacts(
         before=blank(states(record.before), 0.0),
         after=blank(states(record.after), 0.0),
     )
+
+
+def _accumulation_time(
+    final: Phase, clock: Clock, elapsed: Float[Array, ""], t0: float, system: System, world: World
+) -> Float[Array, " n_bodies"]:
+    """When infinitely many impacts of each body end [s]; infinite if they do not."""
+    if clock.accumulation is not None:
+        ends = clock.accumulation.result()
+    else:
+        ends = jnp.full_like(final.position.x, jnp.inf)
+        if system.contacts is not None:
+            predicted = elapsed + remaining_bounces(final, system)
+            ends = jnp.where(clock.code == Code.zeno, predicted, ends)
+    return jnp.take(t0 + ends, np.argsort(body_order(world)))
 
 
 def _no_impacts(clock: Clock, n: int, system: System, world: World) -> Impacts:

@@ -14,6 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ..bodies import Phase
 from ..contact import kinematics
+from .sustained import Held
 from .system import System
 
 _UNSEEN, _PROBING, _CLEARED = 0, 1, 2
@@ -43,6 +44,7 @@ def find_dip(
     end: Phase,
     trial: Float[Array, ""],
     remaining: Float[Array, ""],
+    held: Held | None,
     system: System,
 ) -> tuple[Dip, Bool[Array, ""]]:
     """The search after a trial that ended without penetration.
@@ -60,6 +62,8 @@ def find_dip(
     g0, rise = before.gap, after.gap - before.gap
     a, end_slope = rate_before * trial, rate_after * trial
     turning = (a < 0) & (end_slope > 0)
+    if held is not None:
+        turning &= ~held
     a, end_slope = jnp.where(turning, a, -1.0), jnp.where(turning, end_slope, 1.0)
     b, c = 3 * rise - 2 * a - end_slope, a + end_slope - 2 * rise
     root = jnp.sqrt(jnp.maximum(b * b - 3 * a * c, 0.0))

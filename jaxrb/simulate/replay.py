@@ -11,6 +11,7 @@ its memory grows like that square root.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from functools import partial
 from typing import NamedTuple
@@ -27,8 +28,10 @@ from ..bodies import Phase
 from ..contact import apply_impulse, kinematics
 from ..math import select
 from ..math.tangents import keep_rule, sparse_jvp
+from .accumulation import Accumulation
 from .advance import Clock, Log, Plan, advance, start_clock
 from .results import Code
+from .sustained import Held, Kind, bounce, fly, landing, reaction, stand
 from .system import System
 
 
@@ -89,11 +92,12 @@ class _Flight(eqx.Module):
     """A flight that may be looked at."""
 
     flown: Bool[Array, ""]  # or skipped
-    impact: Bool[Array, ""]  # whether it ended with one
+    event: Bool[Array, ""]  # whether it ended with one
     step: Int[Array, ""]
     begin: Float[Array, ""]  # since the start of the step [s]
     duration: Float[Array, ""]  # [s]
     phase: Phase  # at its start
+    held: Held | None
 
 
 class _Start(eqx.Module):
@@ -101,6 +105,21 @@ class _Start(eqx.Module):
 
     phase: Phase
     remaining: Float[Array, ""]
+    accumulation: Accumulation | None
+
+    def on(self, clock: Clock) -> Clock:
+        """The clock with these numbers."""
+        return dataclasses.replace(clock, remaining=self.remaining, accumulation=self.accumulation)
+
+
+class _Course(eqx.Module):
+    """Where a world is in the replay of a block."""
+
+    phase: Phase
+    remaining: Float[Array, ""]  # time left in the step [s]
+    step: Int[Array, ""]
+    held: Held | None
+    accumulation: Accumulation | None
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -108,7 +127,7 @@ def final_phase(
     blocks: Blocks, phase: Phase, code: Int[Array, ""], system: System
 ) -> tuple[Phase, Clock]:
     """The end of a trajectory, by the flat loop alone; its derivative is that of the replay."""
-    clock = start_clock(blocks.plan, code, phase.position.x[0])
+    clock = start_clock(blocks.plan, code, phase, system)
     phase, clock, _ = advance(blocks.plan, phase, clock, system)
     return phase, clock
 
@@ -143,15 +162,15 @@ def replay(
     )
     def block(carry, _):
         phase, clock, saved = carry
-        # Only the time left in the step has a derivative; the rest of the clock counts.
-        start = _Start(phase, clock.remaining)
+        # Only the times on the clock have a derivative; the rest counts.
+        start = _Start(phase, clock.remaining, clock.accumulation)
         end, clock, _, outputs = _fly_block(blocks, start, clock, saved, system)
-        clock = eqx.tree_at(lambda c: c.remaining, clock, end.remaining)
+        clock = end.on(clock)
         if outputs.saved is not None:
             saved = saved + jnp.sum(outputs.saved[0], dtype=jnp.int32)
         return (end.phase, clock, saved), outputs
 
-    clock = start_clock(blocks.plan, code, phase.position.x[0])
+    clock = start_clock(blocks.plan, code, phase, system)
     carry = (phase, clock, jnp.zeros((), jnp.int32))
     (phase, clock, _), outputs = jax.lax.scan(block, carry, None, length=blocks.n_blocks)
     unfinished = (clock.code == Code.successful) & (clock.step < blocks.plan.n_steps)
@@ -163,14 +182,13 @@ def replay(
 def _fly_block(
     blocks: Blocks, start: _Start, clock: Clock, saved: Int[Array, ""], system: System
 ) -> tuple[_Start, Clock, Log, Outputs]:
-    clock_in = eqx.tree_at(lambda c: c.remaining, clock, start.remaining)
     log = Log.empty(blocks.arcs, blocks.flights, start.remaining)
-    phase, clock_out, log = advance(blocks.plan, start.phase, clock_in, system, log)
+    phase, clock_out, log = advance(blocks.plan, start.phase, start.on(clock), system, log)
     assert log is not None
     outputs = Outputs(None, None)
     if blocks.collects:
-        _, outputs = _replay_block(blocks, log, clock.step, saved, start, system)
-    return _Start(phase, clock_out.remaining), clock_out, log, outputs
+        _, outputs = _replay_block(blocks, log, clock, saved, start, system)
+    return _Start(phase, clock_out.remaining, clock_out.accumulation), clock_out, log, outputs
 
 
 @partial(_fly_block.defjvp, symbolic_zeros=True)
@@ -181,7 +199,7 @@ def _(blocks, primals, tangents):
     # Reverse mode keeps the log of every block, so that it never searches again.
     log = jax.tree.map(lambda leaf: checkpoint_name(leaf, "log"), jax.lax.stop_gradient(log))
     _, (dend, doutputs) = sparse_jvp(
-        partial(_replay_block, blocks, log, clock.step, saved), (start, system), (dstart, dsystem)
+        partial(_replay_block, blocks, log, clock, saved), (start, system), (dstart, dsystem)
     )
     primal_out = (end, clock_out, log, outputs)
     return primal_out, (dend, *jax.tree.map(_no_tangent, (clock_out, log)), doutputs)
@@ -196,7 +214,7 @@ def _no_tangent(leaf: Array) -> Array | np.ndarray:
 def _replay_block(
     blocks: Blocks,
     log: Log,
-    first_step: Int[Array, ""],
+    clock: Clock,
     saved: Int[Array, ""],
     start: _Start,
     system: System,
@@ -204,120 +222,176 @@ def _replay_block(
     """Flies the arcs of a block from its log."""
     plan, collects = blocks.plan, blocks.collects
 
-    def seen(carry, flown, impact, duration):
-        phase, remaining, step = carry
-        begin = plan.step_size(step, remaining) - remaining
-        return _Flight(flown, impact, step, begin, duration, phase) if collects else None
+    def seen(course: _Course, flown, event, duration):
+        if not collects:
+            return None
+        begin = plan.step_size(course.step, course.remaining) - course.remaining
+        return _Flight(flown, event, course.step, begin, duration, course.phase, course.held)
 
     @partial(jax.checkpoint, prevent_cse=False)
-    def fly_step(carry, flown):
+    def fly_step(course: _Course, flown):
         """A flight to the end of its step."""
-        phase, remaining, step = carry
-        after, _ = plan.flow.step(remaining, phase, system.inertial, system.gravity)
-        following = (after, plan.step_size(step + 1, remaining), step + 1)
-        no_impact = jnp.zeros_like(flown)
-        return select(flown, following, carry), seen(carry, flown, no_impact, remaining)
+        after, _ = fly(plan.flow, course.remaining, course.phase, course.held, system)
+        step = course.step + 1
+        size = plan.step_size(step, course.remaining)
+        following = _Course(after, size, step, course.held, course.accumulation)
+        no_event = jnp.zeros_like(flown)
+        return select(flown, following, course), seen(course, flown, no_event, course.remaining)
 
     @partial(jax.checkpoint, prevent_cse=False)
-    def fly_last(carry, flown, impact, duration, contact):
-        """The last flight of an arc that is full or ends with an impact."""
-        phase, remaining, step = carry
-        planned = jnp.where(impact, duration, remaining)
-        before, after, lasted = _fly_and_strike(plan, planned, impact, contact, phase, system)
-        left = jnp.where(impact, remaining - lasted, plan.step_size(step + 1, remaining))
-        following = (after, left, jnp.where(impact, step, step + 1))
-        struck = (before, after) if blocks.record else None
-        return select(flown, following, carry), (seen(carry, flown, impact, lasted), struck)
+    def fly_last(course: _Course, flown, duration, index):
+        """The last flight of an arc that is full or ends with an event."""
+        eventful = index >= 0
+        planned = jnp.where(eventful, duration, course.remaining)
+        end = _fly_and_meet(plan, planned, index, course, system)
+        step = jnp.where(eventful, course.step, course.step + 1)
+        size = plan.step_size(step, course.remaining)
+        left = jnp.where(eventful, course.remaining - end.duration, size)
+        following = _Course(end.after, left, step, end.held, end.accumulation)
+        struck = (end.before, end.after) if blocks.record else None
+        return select(flown, following, course), (
+            seen(course, flown, eventful, end.duration),
+            struck,
+        )
 
-    def arc(carry, entry):
-        flights, duration, contact = entry
-        impact = contact >= 0
-        ended = impact | (flights == blocks.flights)
+    def arc(course, entry):
+        flights, duration, index = entry
+        ended = (index >= 0) | (flights == blocks.flights)
         order = jnp.arange(blocks.flights - 1, dtype=jnp.int32)
-        carry, steps = jax.lax.scan(fly_step, carry, order < flights - ended.astype(jnp.int32))
-        carry, (last, struck) = fly_last(carry, ended, impact, duration, contact)
-        return carry, (steps, last, struck)
+        course, steps = jax.lax.scan(fly_step, course, order < flights - ended.astype(jnp.int32))
+        course, (last, struck) = fly_last(course, ended, duration, index)
+        return course, (steps, last, struck)
 
-    carry = (start.phase, start.remaining, first_step)
-    carry, flown = jax.lax.scan(arc, carry, (log.flights, log.duration, log.contact))
-    phase, remaining, _ = carry
+    course = _Course(start.phase, start.remaining, clock.step, clock.held, start.accumulation)
+    course, flown = jax.lax.scan(arc, course, (log.flights, log.duration, log.event))
     outputs = _collect(blocks, log, saved, flown, system) if collects else Outputs(None, None)
-    return _Start(phase, remaining), outputs
+    return _Start(course.phase, course.remaining, course.accumulation), outputs
+
+
+class _End(NamedTuple):
+    """Of a flight and the event it may end with."""
+
+    before: Phase
+    after: Phase
+    duration: Float[Array, ""]  # [s]
+    held: Held | None  # from then on
+    accumulation: Accumulation | None
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _fly_and_strike(
+def _fly_and_meet(
     plan: Plan,
     planned: Float[Array, ""],
-    impact: Bool[Array, ""],
-    contact: Int[Array, ""],
-    phase: Phase,
+    index: Int[Array, ""],
+    course: _Course,
     system: System,
-) -> tuple[Phase, Phase, Float[Array, ""]]:
-    """The end of a flight, before and after the impact it may end with, and its duration.
+) -> _End:
+    """The end of a flight, before and after the event it may end with.
 
-    The duration of a flight that ends with an impact is the root of gap(flow(duration)) = 0
-    that was located: its value is the planned one, its derivative that of the root.
+    The duration of a flight that ends with an event is the root that was located of the gap,
+    or of the force for a release: its value is the planned one, its derivative that of the
+    root.
     """
-    before, _ = plan.flow.step(planned, phase, system.inertial, system.gravity)
-    return before, _strike(before, impact, contact, system), planned
+    before, _ = fly(plan.flow, planned, course.phase, course.held, system)
+    return _End(before, *_meet(plan, before, planned, index, course, system))
 
 
-@partial(_fly_and_strike.defjvp, symbolic_zeros=True)
+@partial(_fly_and_meet.defjvp, symbolic_zeros=True)
 def _(plan, primals, tangents):
     """The implicit function theorem: d(duration) = -dPhi / (dPhi/d duration) at fixed duration.
 
     It is evaluated at the duration that the function itself returns, so that higher
     derivatives follow from this one.
     """
-    planned, impact, contact, phase, system = primals
-    dplanned, _, _, dphase, dsystem = tangents
-    _, _, duration = keep_rule(partial(_fly_and_strike, plan))(*primals)
+    planned, index, course, system = primals
+    dplanned, _, dcourse, dsystem = tangents
+    held = course.held
+    duration = keep_rule(partial(_fly_and_meet, plan))(*primals).duration
 
-    def fly(duration, phase, system):
-        return plan.flow.step(duration, phase, system.inertial, system.gravity)[0]
+    def end(duration, phase, system):
+        return fly(plan.flow, duration, phase, held, system)[0]
 
-    def gap(before, system):
-        return _gap(before, contact, system)
+    def root(before, system):
+        return _root(before, index, held, system)
 
-    def strike(before, system):
-        return _strike(before, impact, contact, system)
+    def meet(before, duration, course, system):
+        return _meet(plan, before, duration, index, course, system)
 
-    at_duration = partial(fly, duration)
-    before, dbefore = sparse_jvp(at_duration, (phase, system), (dphase, dsystem))
-    _, motion = jax.jvp(lambda t: fly(t, phase, system), (duration,), (jnp.ones_like(duration),))
-    _, dgap = sparse_jvp(gap, (before, system), (dbefore, dsystem))
-    _, rate = jax.jvp(lambda end: gap(end, system), (before,), (motion,))
+    at_duration = partial(end, duration)
+    before, dbefore = sparse_jvp(at_duration, (course.phase, system), (dcourse.phase, dsystem))
+    of_duration = lambda t: end(t, course.phase, system)  # noqa: E731
+    _, motion = jax.jvp(of_duration, (duration,), (jnp.ones_like(duration),))
+    _, change = sparse_jvp(root, (before, system), (dbefore, dsystem))
+    _, rate = jax.jvp(lambda end: root(end, system), (before,), (motion,))
 
-    moving = impact & (rate != 0)
+    moving = (index >= 0) & (rate != 0)
     if isinstance(dplanned, SymbolicZero):
         dplanned = jnp.zeros_like(planned)
-    dduration = jnp.where(impact, -dgap / jnp.where(moving, rate, 1.0), dplanned)
+    dduration = jnp.where(index >= 0, -change / jnp.where(moving, rate, 1.0), dplanned)
     dbefore = jax.tree.map(lambda d, rate: d + rate * dduration, dbefore, motion)
-    after, dafter = sparse_jvp(strike, (before, system), (dbefore, dsystem))
-    return (before, after, duration), (dbefore, dafter, dduration)
+    met, dmet = sparse_jvp(
+        meet, (before, duration, course, system), (dbefore, dduration, dcourse, dsystem)
+    )
+    return _End(before, *met), _End(dbefore, *dmet)
 
 
-def _gap(end: Phase, contact: Int[Array, ""], system: System) -> Float[Array, ""]:
-    """The gap of a contact [m]."""
+def _root(end: Phase, index: Int[Array, ""], held: Held | None, system: System) -> Array:
+    """What is zero at an event: the gap of its contact [m]; at a release its force [N]."""
     if system.contacts is None:
         return jnp.ones_like(end.position.x[0])
-    gaps = system.contacts.find(end).gap
-    return jnp.sum(jnp.where(_chosen(contact, gaps), gaps, 0.0))
+    values = system.contacts.find(end).gap
+    contact = _contact(index, values)
+    if held is not None:
+        force, _ = reaction(end, held, system)
+        values = jnp.where(_kind(index, values) == Kind.RELEASE, force, values)
+    return jnp.sum(jnp.where(contact, values, 0.0))
 
 
-def _strike(end: Phase, impact: Bool[Array, ""], contact: Int[Array, ""], system: System) -> Phase:
-    """The phase after the impact at a contact, if it is one."""
+def _meet(
+    plan: Plan,
+    end: Phase,
+    duration: Float[Array, ""],
+    index: Int[Array, ""],
+    course: _Course,
+    system: System,
+) -> tuple[Phase, Float[Array, ""], Held | None, Accumulation | None]:
+    """`_End` from the end of the flight on."""
+    held, accumulation = course.held, course.accumulation
     if system.contacts is None:
-        return end
+        return end, duration, None, None
     contacts = system.contacts.find(end)
     motion = kinematics(contacts, end, system.inertial)
-    impulse = system.contact_law.normal_impulse(motion.normal_velocity, motion.inverse_mass)
-    return apply_impulse(end, contacts, impulse, _chosen(contact, impulse) & impact)
+    contact = _contact(index, contacts.gap)
+    if held is None or accumulation is None:
+        impulse = system.contact_law.normal_impulse(motion.normal_velocity, motion.inverse_mass)
+        return apply_impulse(end, contacts, impulse, contact), duration, None, None
+    kind = _kind(index, contacts.gap)
+    struck = contact & (kind != Kind.RELEASE)
+    impact = jnp.any(struck)
+    bounced, kept = bounce(end, contacts, motion, struck, held, system)
+    lands, acceleration = landing(bounced, contacts, struck, kept, plan.tolerance, system)
+    lands &= kind == Kind.LANDING  # logged, lest round-off decides otherwise
+    after = stand(bounced, contacts, lands, kept, system)
+    moment = plan.time(course.step, course.remaining) + duration
+    accumulated = accumulation.after_impact(
+        moment, bounced, contacts, motion, struck, lands, acceleration, plan.tolerance, system
+    )
+    return (
+        select(impact, after, end),
+        duration,
+        select(impact, kept | lands, held & ~contact),
+        select(impact, accumulated, accumulation),
+    )
 
 
-def _chosen(contact: Int[Array, ""], like: Array) -> Bool[Array, "n_bodies n_contacts"]:
-    return jnp.arange(like.size, dtype=jnp.int32).reshape(like.shape) == contact
+def _contact(index: Int[Array, ""], like: Array) -> Held:
+    """The contact of a logged event; none for -1."""
+    order = jnp.arange(like.size, dtype=jnp.int32).reshape(like.shape)
+    return (order == index % like.size) & (index >= 0)
+
+
+def _kind(index: Int[Array, ""], like: Array) -> Int[Array, ""]:
+    return index // like.size
 
 
 def _collect(blocks: Blocks, log: Log, saved, flown, system: System) -> Outputs:
@@ -332,10 +406,11 @@ def _collect(blocks: Blocks, log: Log, saved, flown, system: System) -> Outputs:
             last,
         )
         saves = _states_to_save(blocks, saved, flights, system)
-    if blocks.record:
+    if blocks.record and system.contacts is not None:
         before, after = struck
         time = last.begin + last.duration
-        impacts = Impact(log.contact >= 0, last.step, time, log.contact, before, after)
+        valid, contact = log.impacts(system.contacts.number)
+        impacts = Impact(valid, last.step, time, contact, before, after)
     return Outputs(saves, impacts)
 
 
@@ -361,18 +436,18 @@ def _states_to_save(blocks: Blocks, saved, flights: _Flight, system: System):
     found = at >= 0
     at = jnp.maximum(at, 0)
     flight = jax.tree.map(lambda leaf: leaf[at], flights)
-    # An impact at the end of the block leaves the rest of its step to the next one.
-    cut = (at == last) & flight.impact & (offset >= flight.begin + flight.duration)
+    # An event at the end of the block leaves the rest of its step to the next one.
+    cut = (at == last) & flight.event & (offset >= flight.begin + flight.duration)
     valid = found & (wanted < n) & ~cut
 
     state = flight.phase
     if any(blocks.save_offsets):
 
-        def partway(duration, phase):
-            return blocks.plan.flow.step(duration, phase, system.inertial, system.gravity)[0]
+        def partway(duration, phase, held):
+            return fly(blocks.plan.flow, duration, phase, held, system)[0]
 
         elapsed = jnp.where(valid, jnp.maximum(offset - flight.begin, 0.0), 0.0)
-        state = jax.vmap(partway)(elapsed, state)
+        state = jax.vmap(partway)(elapsed, state, flight.held)
     return valid, state
 
 

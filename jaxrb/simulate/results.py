@@ -26,7 +26,8 @@ class RESULTS(eqx.Enumeration):
     )
     zeno = (
         "Impacts accumulate (Zeno): within one step each follows the last ever sooner. The "
-        "body comes to rest on the obstacle; end the simulation before, or raise restitution."
+        'body comes to rest on the obstacle: use EventDriven(on_zeno="rest"), which goes on in '
+        "sustained contact, or end the simulation before."
     )
     initial_penetration = (
         "A body penetrates an obstacle at the start: check position, quaternion and the "

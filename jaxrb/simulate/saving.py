@@ -122,6 +122,9 @@ class Solution(eqx.Module):
         final: the last good state, that at t1 if successful.
         result: `RESULTS.successful` or why the simulation ended early.
         impacts: how many, and their record.
+        accumulation_time: of each body, when the infinitely many impacts of a Zeno sequence
+            end [s], shape (n_bodies,); infinite without one. With on_zeno="stop" that is after
+            the end of the simulation, with "rest" the body's first sustained contact begins.
         stats: counts of the work done.
     """
 
@@ -130,4 +133,5 @@ class Solution(eqx.Module):
     final: State
     result: RESULTS
     impacts: Impacts
+    accumulation_time: Float[Array, " n_bodies"]
     stats: Stats

@@ -33,8 +33,10 @@ def body_order(world: World) -> np.ndarray:
     return np.array(sorted(range(len(kinds)), key=lambda i: kinds.index(kinds[i])))
 
 
-def build(world: World, state: State) -> tuple[System, Phase]:
+def build(world: World, state: State, *, standing: bool = False) -> tuple[System, Phase]:
     """The component form of a world and of its state, in the dtype of the state.
+
+    With `standing` contacts can last (see `HalfSpaceContacts.of`).
 
     Raises:
         ValueError: if the state does not fit the world, in number or in precision.
@@ -54,7 +56,9 @@ def build(world: World, state: State) -> tuple[System, Phase]:
     order = body_order(world)
     bodies = [world.bodies[i] for i in order]
     inertial = Inertial.of(bodies, dtype)
-    contacts = HalfSpaceContacts.of(bodies, world.obstacles) if world.obstacles else None
+    contacts = None
+    if world.obstacles:
+        contacts = HalfSpaceContacts.of(bodies, world.obstacles, standing=standing)
     system = System(inertial, Vec3.of(world.gravity), contacts, world.contact_law)
     return system, to_phase(jax.tree.map(lambda leaf: _permute(leaf, order), state), inertial)
 

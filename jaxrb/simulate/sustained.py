@@ -1,0 +1,304 @@
+"""Sustained frictionless contact: what follows where impacts accumulate.
+
+Bounces that lose energy follow each other ever sooner and end in a finite time (Zeno). From
+there on the gap of the contact stays zero, held by a force that can only push. The flow of a
+body in such contacts is that of the free body between two impulses, as in RATTLE: one at the
+start of a flight that makes the gap zero at its end, one at the end that makes its rate zero.
+It has the order of the flow, is symplectic where that is, and keeps gap and rate at zero to
+round-off. The contact ends when its force would have to pull.
+
+Forces, impulses and normal velocities of contacts have shape (n_bodies, n_contacts); `held`
+says which contacts are sustained. Where it is None, `on_zeno` is "stop" and none is.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from ..bodies import Phase
+from ..contact import ContactKinematics, Contacts, apply_impulse, kinematics
+from ..flows import AbstractFlow
+from ..math import Quat, Vec3, cross, dot, select
+from ..math.safe import safe_divide
+from ..math.tangents import keep_rule, sparse_jvp
+from .closing import PerContact, gap_tolerance, steepness
+from .system import System
+
+Held = Bool[Array, "n_bodies n_contacts"]
+
+
+class Kind(enum.IntEnum):
+    """Of an event at a contact."""
+
+    IMPACT = 0
+    LANDING = 1  # an impact after which the contact is held
+    RELEASE = 2
+
+
+# Of the secant rule for the impulse at the start of a flight.
+_ITERATIONS = 8
+# Contacts of a rigid body that can be independent of each other.
+_RANK = 6
+_REFINEMENTS = 3
+# Rounds in which contacts held may open at an impact.
+_OPENINGS = 3
+
+
+@partial(jax.jit, static_argnums=0)  # a program uses it many times and traces it once
+def fly(
+    flow: AbstractFlow,
+    duration: Float[Array, ""],
+    phase: Phase,
+    held: Held | None,
+    system: System,
+) -> tuple[Phase, Float[Array, ""]]:
+    """The end of a flight with some contacts held, and the error of its equations (1: allowed)."""
+    if held is None or system.contacts is None:
+        return flow.step(duration, phase, system.inertial, system.gravity)
+    impulse = _starting_impulse(flow, duration, phase, held, system)
+    end, error = _kicked(flow, impulse, duration, phase, held, system)
+    contacts = system.contacts.find(end)
+    missed = jnp.where(held, contacts.gap / (4 * contacts.round_off), 0.0)
+    error = jnp.maximum(error, jnp.max(jax.lax.stop_gradient(missed**2)))
+    motion = kinematics(contacts, end, system.inertial)
+    stopping = _solve(contacts, motion, held, -motion.normal_velocity, system)
+    return apply_impulse(end, contacts, stopping, held), error
+
+
+def reaction(phase: Phase, held: Held, system: System) -> tuple[PerContact, PerContact]:
+    """The forces that keep the rate of the held gaps zero [N], negative where they pull, and
+    the acceleration of every gap under them and gravity [m/s^2]."""
+    assert system.contacts is not None
+    omega = system.inertial.angular_velocity(phase)
+    spin = Quat(jnp.zeros_like(omega.x), omega)
+    gravity = jax.tree.map(lambda g: jnp.broadcast_to(g, omega.x.shape), system.gravity)
+    free_motion = Phase(
+        system.inertial.velocity(phase),
+        phase.orientation * spin / 2.0,
+        gravity * system.inertial.mass,
+        cross(phase.angular_momentum, omega),
+    )
+
+    find = system.contacts.find
+
+    def normal_velocity(phase):
+        return kinematics(find(phase), phase, system.inertial).normal_velocity
+
+    _, free = jax.jvp(normal_velocity, (phase,), (free_motion,))
+    contacts = find(phase)
+    motion = kinematics(contacts, phase, system.inertial)
+    force = _solve(contacts, motion, held, -free, system)
+    return force, free + _response(contacts, force, system)
+
+
+def initially_held(phase: Phase, tolerance: float | None, system: System) -> Held:
+    """The contacts that are closed, at rest and pressed together."""
+    assert system.contacts is not None
+    closed = _resting(phase, system.contacts.find(phase), tolerance, system)
+    force, _ = reaction(phase, closed, system)
+    return closed & (force > 0)
+
+
+def bounce(
+    end: Phase,
+    contacts: Contacts,
+    motion: ContactKinematics,
+    struck: Held,
+    held: Held,
+    system: System,
+) -> tuple[Phase, Held]:
+    """The phase after an impact, and the contacts that it leaves held.
+
+    The struck contact obeys the contact law. Contacts held take part: they push if they would
+    be pushed through, and are left without normal velocity, or open (Moreau's law with e = 0).
+    """
+    law = system.contact_law.normal_impulse(motion.normal_velocity, motion.inverse_mass)
+    change = jnp.where(struck, motion.inverse_mass * law, -motion.normal_velocity)
+    fixed = jax.lax.stop_gradient((contacts, motion, change, system))
+
+    def open_pulled(_, pushing):
+        contacts, motion, change, system = fixed
+        return pushing & (_solve(contacts, motion, struck | pushing, change, system) >= 0)
+
+    pushing = jax.lax.fori_loop(0, _OPENINGS, open_pulled, held)
+    impulse = _solve(contacts, motion, struck | pushing, change, system)
+    return apply_impulse(end, contacts, impulse, struck | pushing), pushing
+
+
+def landing(
+    bounced: Phase,
+    contacts: Contacts,
+    struck: Held,
+    held: Held,
+    tolerance: float | None,
+    system: System,
+) -> tuple[Held, PerContact]:
+    """Which contacts land after an impact: of the closed ones of its body those whose bounce to
+    come is not higher than the tolerance of the gap; and the acceleration of every gap."""
+    resting = _resting(bounced, contacts, tolerance, system)
+    _, acceleration = reaction(bounced, held, system)
+    body = jnp.any(struck, axis=1, keepdims=True)
+    return body & resting & (acceleration < 0) & ~held, acceleration
+
+
+def stand(bounced: Phase, contacts: Contacts, landing: Held, held: Held, system: System) -> Phase:
+    """The phase after an impact at which contacts land, if any does: without the rest of their
+    normal velocity."""
+    motion = kinematics(contacts, bounced, system.inertial)
+    impulse = _solve(contacts, motion, held | landing, -motion.normal_velocity, system)
+    stopped = apply_impulse(bounced, contacts, impulse, held | landing)
+    return select(jnp.any(landing, axis=1), stopped, bounced)
+
+
+def _resting(phase: Phase, contacts: Contacts, tolerance: float | None, system: System) -> Held:
+    """The closed contacts whose bounce, if any, is not higher than the tolerance of the gap."""
+    motion = kinematics(contacts, phase, system.inertial)
+    allowed = gap_tolerance(contacts, tolerance)
+    slow = steepness(contacts, motion, motion.normal_velocity, allowed, system) < 1
+    return (jnp.abs(contacts.gap) <= allowed) & slow
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _starting_impulse(
+    flow: AbstractFlow, duration: Float[Array, ""], phase: Phase, held: Held, system: System
+) -> PerContact:
+    """The impulses at the start of a flight for which the held gaps are zero at its end."""
+
+    def correction(impulse):
+        gap = _gaps(flow, impulse, duration, phase, held, system)
+        return _rough_impulse(-gap, duration, phase, held, system)
+
+    return _iterate(correction, jnp.zeros(held.shape, duration.dtype))
+
+
+@partial(_starting_impulse.defjvp, symbolic_zeros=True)
+def _(flow, primals, tangents):
+    """That of the implicit function."""
+    duration, phase, held, system = primals
+    dduration, dphase, _, dsystem = tangents
+    impulse = keep_rule(partial(_starting_impulse, flow))(*primals)
+
+    def end(duration, phase, system):
+        return _gaps(flow, impulse, duration, phase, held, system)
+
+    def jacobian(change):
+        of_impulse = lambda x: _gaps(flow, x, duration, phase, held, system)  # noqa: E731
+        return jnp.where(held, jax.jvp(of_impulse, (impulse,), (change,))[1], change)
+
+    def solve(matvec, gap):
+        def correction(change):
+            rest = gap - matvec(change)
+            rough = _rough_impulse(rest, duration, phase, held, system)
+            return jnp.where(held, rough, rest)
+
+        return _iterate(correction, jnp.zeros_like(gap))
+
+    _, dgap = sparse_jvp(end, (duration, phase, system), (dduration, dphase, dsystem))
+    return impulse, -jax.lax.custom_linear_solve(jacobian, dgap, solve, solve)
+
+
+def _rough_impulse(gap: PerContact, duration, phase: Phase, held: Held, system: System):
+    """The impulses that would open the held gaps in a flight without turning."""
+    assert system.contacts is not None
+    contacts = system.contacts.find(phase)
+    motion = kinematics(contacts, phase, system.inertial)
+    speed = safe_divide(gap, jnp.broadcast_to(duration, gap.shape))
+    return _solve(contacts, motion, held, speed, system)
+
+
+def _iterate(correction: Callable[[PerContact], PerContact], x: PerContact) -> PerContact:
+    """A root of `correction`, which is minus the distance from it, roughly.
+
+    Anderson's acceleration of depth one, body by body; for one contact it is the secant rule.
+    """
+
+    def turn(_, carry):
+        before, previous, x = carry
+        change = correction(x)
+        bend = change - previous
+        along = jnp.sum(change * bend, axis=1, keepdims=True)
+        part = safe_divide(along, jnp.sum(bend * bend, axis=1, keepdims=True))
+        # Beyond 1 it would only amplify round-off.
+        part = jnp.clip(part, -1.0, 1.0)
+        return x, change, x + change - part * (x - before + bend)
+
+    change = correction(x)
+    return jax.lax.fori_loop(1, _ITERATIONS, turn, (x, change, x + change))[2]
+
+
+def _gaps(flow, impulse, duration, phase, held, system) -> PerContact:
+    """The held gaps at the end of a flight that begins with impulses; else zero."""
+    end, _ = _kicked(flow, impulse, duration, phase, held, system)
+    return jnp.where(held, system.contacts.find(end).gap, 0.0)
+
+
+def _kicked(flow, impulse, duration, phase, held, system) -> tuple[Phase, Float[Array, ""]]:
+    contacts = system.contacts.find(phase)
+    start = apply_impulse(phase, contacts, impulse, held)
+    return flow.step(duration, start, system.inertial, system.gravity)
+
+
+def _response(contacts: Contacts, impulse: PerContact, system: System) -> PerContact:
+    """The change of all normal velocities by impulses: the Delassus operator."""
+    total = lambda tree: jax.tree.map(partial(jnp.sum, axis=1, keepdims=True), tree)  # noqa: E731
+    mass, inertia = jax.tree.map(
+        lambda leaf: jnp.expand_dims(leaf, 1), (system.inertial.mass, system.inertial.inertia)
+    )
+    linear: Vec3 = total(contacts.normal * impulse)
+    angular: Vec3 = total(contacts.lever * impulse)
+    return dot(contacts.normal, linear) / mass + dot(contacts.lever, inertia.solve(angular))
+
+
+def _solve(
+    contacts: Contacts, motion: ContactKinematics, held: Held, change: PerContact, system: System
+) -> PerContact:
+    """The impulses at the held contacts that change their normal velocities as asked.
+
+    Body by body. More contacts than can be independent share the load: the equations are
+    solved by conjugate gradients with a little compliance at each contact, whose effect is
+    then taken away by repetition where it is not the only one.
+    """
+    n_contacts = held.shape[1]
+    if n_contacts == 1:
+        return jnp.where(held, change / motion.inverse_mass, 0.0)
+    compliance = motion.inverse_mass * jnp.finfo(change.dtype).eps ** (1 / 3)
+
+    def response(impulse):
+        return jnp.where(held, _response(contacts, impulse, system), 0.0)
+
+    def solve(matvec, change):
+        def refine(_, impulse):
+            rest = change - matvec(impulse)
+            return impulse + _conjugate_gradients(
+                lambda x: matvec(x) + compliance * x, rest, min(n_contacts, _RANK + 1)
+            )
+
+        return jax.lax.fori_loop(0, _REFINEMENTS, refine, jnp.zeros_like(change))
+
+    change = jnp.where(held, change, 0.0)
+    return jax.lax.custom_linear_solve(response, change, solve, symmetric=True)
+
+
+def _conjugate_gradients(matvec, right: PerContact, iterations: int) -> PerContact:
+    """The solution of a positive definite system, body by body."""
+
+    def over_contacts(a, b):
+        return jnp.sum(a * b, axis=1, keepdims=True)
+
+    def turn(_, carry):
+        x, rest, direction, size = carry
+        image = matvec(direction)
+        length = safe_divide(size, over_contacts(direction, image))
+        rest = rest - length * image
+        before, size = size, over_contacts(rest, rest)
+        following = rest + safe_divide(size, before) * direction
+        return x + length * direction, rest, following, size
+
+    start = (jnp.zeros_like(right), right, right, over_contacts(right, right))
+    return jax.lax.fori_loop(0, iterations, turn, start)[0]
