@@ -6,8 +6,10 @@ from .small import (
     InertiaTensor as InertiaTensor,
     Mat3 as Mat3,
     Sym3 as Sym3,
+    axial as axial,
     solve3 as solve3,
 )
+from .stumpff import stumpff as stumpff
 from .vec import (
     Quat as Quat,
     Vec3 as Vec3,

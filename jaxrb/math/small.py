@@ -16,6 +16,42 @@ class Mat3(eqx.Module):
     row2: Vec3
     row3: Vec3
 
+    @staticmethod
+    def of(array: Float[Array, "... 3 3"]) -> Mat3:
+        """From an array of shape (..., 3, 3)."""
+        return Mat3(*(Vec3.of(array[..., i, :]) for i in range(3)))
+
+    def matrix(self) -> Float[Array, "... 3 3"]:
+        """As an array of shape (..., 3, 3)."""
+        return jnp.stack([self.row1.array(), self.row2.array(), self.row3.array()], axis=-2)
+
+    def transpose(self) -> Mat3:
+        a, b, c = self.row1, self.row2, self.row3
+        return Mat3(Vec3(a.x, b.x, c.x), Vec3(a.y, b.y, c.y), Vec3(a.z, b.z, c.z))
+
+    def matvec(self, a: Vec3) -> Vec3:
+        """The matrix times a column."""
+        return Vec3(dot(self.row1, a), dot(self.row2, a), dot(self.row3, a))
+
+    def matmul(self, other: Mat3) -> Mat3:
+        """The matrix times `other`."""
+        columns = other.transpose()
+        return Mat3(*(columns.matvec(row) for row in (self.row1, self.row2, self.row3)))
+
+
+def axial(a: Vec3, unit: Scalar, spin: Scalar, square: Scalar) -> Mat3:
+    """unit I + spin S(a) + square S(a)^2, with S(a) b = a x b.
+
+    Rotations about `a`, their tangent operators and the inverses of these all have this form.
+    """
+    x, y, z = a.x * square, a.y * square, a.z * square
+    u, v, w = a.x * spin, a.y * spin, a.z * spin
+    return Mat3(
+        Vec3(unit - (y * a.y + z * a.z), x * a.y - w, x * a.z + v),
+        Vec3(x * a.y + w, unit - (x * a.x + z * a.z), y * a.z - u),
+        Vec3(x * a.z - v, y * a.z + u, unit - (x * a.x + y * a.y)),
+    )
+
 
 def solve3(a: Mat3, b: Vec3) -> Vec3:
     """Solves a x = b by cross products (Cramer's rule).
@@ -93,8 +129,7 @@ class Sym3(eqx.Module):
 
     def matvec(self, a: Vec3) -> Vec3:
         """J a."""
-        rows = self.rows()
-        return Vec3(dot(rows.row1, a), dot(rows.row2, a), dot(rows.row3, a))
+        return self.rows().matvec(a)
 
     def solve(self, b: Vec3) -> Vec3:
         """J^{-1} b."""
@@ -120,8 +155,7 @@ class Sym3(eqx.Module):
 
     def matrix(self) -> Float[Array, "... 3 3"]:
         """As an array of shape (..., 3, 3)."""
-        rows = self.rows()
-        return jnp.stack([rows.row1.array(), rows.row2.array(), rows.row3.array()], axis=-2)
+        return self.rows().matrix()
 
     def to_sym(self) -> Sym3:
         return self
