@@ -9,7 +9,7 @@ impulse opens the gap. Numbers take the dtype of the state, float32 or float64; 
 never changes JAX's configuration.
 """
 
-from . import lie as lie
+from . import lie as lie, rotations as rotations
 from .bodies import RigidBody as RigidBody, State as State
 from .flows import LieVariational as LieVariational
 from .impact import Frictionless as Frictionless

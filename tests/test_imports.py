@@ -8,7 +8,18 @@ import pytest
 import jaxrb
 
 ROOT = Path(jaxrb.__file__).parent
-LAYERS = ["_validate", "math", "lie", "shapes", "bodies", "contact", "impact", "flows", "simulate"]
+LAYERS = [
+    "_validate",
+    "math",
+    "lie",
+    "rotations",
+    "shapes",
+    "bodies",
+    "contact",
+    "impact",
+    "flows",
+    "simulate",
+]
 # Nobody imports these but the command line.
 ENDS = ["viz", "cli", "bench"]
 

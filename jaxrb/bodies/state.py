@@ -121,6 +121,32 @@ class State(eqx.Module):
         """Body to world, shape (..., n_bodies, 3, 3)."""
         return quaternions.to_matrix(self.quaternion)
 
+    def retract(self, step: Float[Array, "*steps n_bodies 12"]) -> State:
+        """The state moved by a tangent vector, for optimisation without constraints.
+
+        Args:
+            step: shape (n_bodies, 12): of the position in world axes [m], of the attitude by a
+                rotation vector in body axes [rad], of the velocity [m/s] and of the angular
+                velocity [rad/s].
+        """
+        step = real_array(step, "step", (*self.position.shape[:-1], 12))
+        return State(
+            self.position + step[..., 0:3],
+            quaternions.retract(self.quaternion, step[..., 3:6]),
+            self.velocity + step[..., 6:9],
+            self.angular_velocity + step[..., 9:12],
+        )
+
+    def local(self, other: State) -> Float[Array, "*steps n_bodies 12"]:
+        """The step, with turns of at most half a turn, for which retract(step) is `other`."""
+        steps = (
+            other.position - self.position,
+            quaternions.local(self.quaternion, other.quaternion),
+            other.velocity - self.velocity,
+            other.angular_velocity - self.angular_velocity,
+        )
+        return jnp.concatenate(steps, axis=-1)
+
 
 def to_phase(state: State, inertial: Inertial) -> Phase:
     """Component form, with momenta and normalised quaternions."""
