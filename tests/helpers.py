@@ -14,6 +14,12 @@ def quick_jit(function):
     return jax.jit(function, compiler_options={"xla_disable_hlo_passes": "fusion"})
 
 
+def plain_jit(function):
+    """`jax.jit` without LLVM's optimisation: half the time to compile a large program whose
+    values, not speed, are tested."""
+    return jax.jit(function, compiler_options={"xla_backend_optimization_level": 0})
+
+
 def differences(function, x, step=1e-3):
     """The Jacobian of `function` at the array `x` by central differences of order 4.
 

@@ -6,13 +6,16 @@ then means nothing where they break the rule.
 
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from .._validate import known, real_array
 
-# Further from orthonormality than this is a mistake, not round-off, in float32 too.
-TOLERANCE = 1e-5
+# Further from unit length than this is a mistake, not round-off or a few typed digits.
+UNIT_TOLERANCE = 1e-3
+# Matrices are not normalised: their round-off is all that can be let pass, in float32 too.
+ORTHOGONAL_TOLERANCE = 1e-5
 
 
 def vectors(value: Any, name: str, width: int) -> Float[Array, "... width"]:
@@ -28,18 +31,23 @@ def vectors(value: Any, name: str, width: int) -> Float[Array, "... width"]:
 
 
 def unit_vectors(value: Any, name: str, width: int) -> Float[Array, "... width"]:
-    """`vectors` of unit length, to 1e-5; what is not a number is left to show in the result."""
+    """`vectors` of unit length to 1e-3, the tolerance of a state's quaternions; normalised.
+
+    Traced ones are normalised whatever their length. What is not a number is left to show in
+    the result.
+    """
     array = vectors(value, name, width)
-    numbers = known(array)
+    squared = sum(array[..., k] ** 2 for k in range(width))
+    length = jnp.sqrt(squared)[..., None]
+    numbers = known(length)
     if numbers is not None:
-        errors = np.abs(np.sum(numbers.astype(float) ** 2, axis=-1) - 1)
-        error = np.fmax.reduce(errors, axis=None, initial=0.0)
-        if error > TOLERANCE:
+        error = np.fmax.reduce(np.abs(numbers - 1), axis=None, initial=0.0)
+        if error > UNIT_TOLERANCE:
             raise ValueError(
-                f"{name} must have unit length to {TOLERANCE:g}; its squared length is off by "
-                f"{error:.3g}. Divide it by its length if that is what you mean."
+                f"{name} must have unit length to {UNIT_TOLERANCE:g}; it is off by {error:.3g}. "
+                "Divide it by its length if that is what you mean."
             )
-    return array
+    return array / length
 
 
 def rotation_matrices(value: Any, name: str) -> Float[Array, "... 3 3"]:
@@ -51,10 +59,10 @@ def rotation_matrices(value: Any, name: str) -> Float[Array, "... 3 3"]:
     if numbers is not None:
         wide = numbers.astype(float)
         error = np.max(np.abs(wide @ wide.swapaxes(-1, -2) - np.eye(3)), initial=0.0)
-        if not error <= TOLERANCE:
+        if not error <= ORTHOGONAL_TOLERANCE:
             raise ValueError(
-                f"{name} must be orthogonal to {TOLERANCE:g}; R R^T differs from the identity by "
-                f"{error:.3g}. Orthonormalise it first if that is what you mean."
+                f"{name} must be orthogonal to {ORTHOGONAL_TOLERANCE:g}; R R^T differs from the "
+                f"identity by {error:.3g}. Orthonormalise it first if that is what you mean."
             )
         if np.any(np.linalg.det(wide) < 0):
             raise ValueError(f"{name} must have determinant 1; it contains a reflection.")

@@ -4,7 +4,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..lie import quaternion
-from ..math import Quat
 from .base import AbstractParametrization
 from .checks import unit_vectors
 from .linear import LinearParameters
@@ -14,24 +13,22 @@ class EulerParameters(AbstractParametrization):
     """p = (e0, e) = (cos phi/2, n sin phi/2), shape (..., 4), scalar first, of unit length.
 
     There is no singularity. `from_matrix` is Spurrier's extraction, eqs. (203)-(205), with
-    e0 >= 0; at exactly half a turn the largest component is positive. Parameters within 1e-5
-    of unit length are normalised, so that `to_matrix` is orthogonal to round-off.
+    e0 >= 0; at exactly half a turn the largest component is positive.
     Geradin and Rixen, section 6.3.
 
     Raises:
-        ValueError: if known parameters are not of unit length to 1e-5; traced ones are
-            normalised whatever their length.
+        ValueError: if known parameters are not of unit length to 1e-3. Closer ones, and traced
+            ones whatever their length, are normalised.
     """
 
     @staticmethod
     def to_quaternion(a: Float[Array, "... 4"]) -> Float[Array, "... 4"]:
         """The parameters themselves, normalised."""
-        p = Quat.of(unit_vectors(a, "a", 4))
-        return (p / jnp.sqrt(p.norm_squared())).array()
+        return unit_vectors(a, "a", 4)
 
     @staticmethod
     def from_quaternion(q: Float[Array, "... 4"]) -> Float[Array, "... 4"]:
-        """The quaternion itself, its sign as it is."""
+        """The quaternion itself, normalised, its sign as it is."""
         return unit_vectors(q, "q", 4)
 
     @staticmethod

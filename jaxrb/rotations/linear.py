@@ -18,16 +18,16 @@ class LinearParameters(AbstractParametrization):
     Geradin and Rixen, section 9.
 
     Raises:
-        ValueError: if known parameters are not of unit length to 1e-5; traced ones are taken
-            to be.
+        ValueError: if known parameters are not of unit length to 1e-3. Closer ones, and traced
+            ones whatever their length, are normalised.
     """
 
     @staticmethod
     def to_quaternion(a: Float[Array, "... 4"]) -> Float[Array, "... 4"]:
         """(cos phi/2, n sin phi/2), shape (..., 4)."""
         s0, s = _split(a)
-        double = 2 * _one_plus(s0, s)
-        return (Quat(double, s * 2.0) / (2 * jnp.sqrt(double))).array()
+        w = _one_plus(s0, s)
+        return (Quat(w, s) / jnp.sqrt(w * w + dot(s, s))).array()
 
     @staticmethod
     def from_quaternion(q: Float[Array, "... 4"]) -> Float[Array, "... 4"]:
