@@ -173,6 +173,25 @@ def test_from_momenta_keeps_the_dtype_of_its_arrays():
     assert {leaf.dtype for leaf in jax.tree.leaves(state)} == {jnp.dtype("float32")}
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_steps_along_the_manifold(dtype):
+    """Attitudes turn about body axes; everything else is added."""
+    given = fields(dtype=dtype)
+    state = rb.State(**given)
+    step = np.random.default_rng(2).uniform(-1, 1, size=(2, 12)).astype(dtype)
+    moved = state.retract(step)
+    eps = 20 * np.finfo(dtype).eps
+    for name, part in (("position", 0), ("velocity", 6), ("angular_velocity", 9)):
+        expected = given[name] + step[:, part : part + 3]
+        np.testing.assert_allclose(getattr(moved, name), expected, atol=eps)
+    turned = Rotation.from_quat(given["quaternion"].astype(float), scalar_first=True)
+    turned = turned * Rotation.from_rotvec(step[:, 3:6].astype(float))
+    np.testing.assert_allclose(moved.rotation_matrix, turned.as_matrix(), atol=eps)
+    np.testing.assert_allclose(state.local(moved), step, atol=4 * eps)
+    with pytest.raises(ValueError, match=r"step must have shape \(2, 12\)"):
+        state.retract(step[:1])
+
+
 def test_phase_round_trip():
     state = rb.State(**fields())
     inertial = Inertial.of(world().bodies, float)

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import differences, unsign
+from helpers import differences, plain_jit, unsign
 from scipy.spatial.transform import Rotation
 
 from jaxrb.lie import quaternion
@@ -164,6 +164,82 @@ def test_kinematics():
     _, rate = jax.jvp(quaternion.to_matrix, (q[0],), (found[0],))
     # Differences of order 4 with step 1e-3: 1e-12.
     np.testing.assert_allclose(rate, differences(path, np.zeros(1))[..., 0], atol=1e-11)
+
+
+def right(p):
+    """The matrix of q -> q p, from Hamilton's rule."""
+    w, x, y, z = p
+    return np.array([[w, -x, -y, -z], [x, w, z, -y], [y, -z, w, x], [z, y, -x, w]])
+
+
+@plain_jit
+def algebra(p, q, a, b):
+    f = quaternion.cayley(a)
+    return {
+        "Q_l": quaternion.Q_l(p),
+        "Q_r": quaternion.Q_r(p),
+        "E": quaternion.E(p),
+        "G": quaternion.G(p),
+        "inverse": quaternion.inverse(p),
+        "hat": quaternion.hat(a),
+        "vee": quaternion.vee(quaternion.hat(a)),
+        "cayley_inverse": (quaternion.cayley_inverse(f), quaternion.cayley_inverse(-f)),
+        "Ad": quaternion.Ad(q),
+        "ad": (quaternion.ad(a) @ b[..., None])[..., 0],
+        "retract": quaternion.retract(q, a),
+        "local": quaternion.local(q, -quaternion.retract(q, a)),
+    }
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_matrices_and_increments(dtype):
+    """Quaternions of any length in the product matrices; rotations where they act."""
+    rng = np.random.default_rng(6)
+    p = rng.normal(size=(50, 4)).astype(dtype)
+    q = unit(7, dtype=dtype)
+    a, b = rng.normal(size=(2, 50, 3)).astype(dtype)
+    found = algebra(p, q, a, b)
+    assert all(leaf.dtype == dtype for leaf in jax.tree.leaves(found))
+    tol = tolerance(dtype)
+    wide, turn = p.astype(float), Rotation.from_quat(q.astype(float), scalar_first=True)
+    products = np.stack([left(u) for u in wide]), np.stack([right(u) for u in wide])
+    np.testing.assert_array_equal(found["Q_l"], products[0])
+    np.testing.assert_array_equal(found["Q_r"], products[1])
+    # Q_l = [q, G^T] and Q_r = [q, E^T], eq. (10) of Betsch and Siebert.
+    np.testing.assert_array_equal(found["G"], products[0][:, :, 1:].swapaxes(-1, -2))
+    np.testing.assert_array_equal(found["E"], products[1][:, :, 1:].swapaxes(-1, -2))
+    one = [left(u) @ v for u, v in zip(wide, np.asarray(found["inverse"], float), strict=True)]
+    np.testing.assert_allclose(one, np.tile([1, 0, 0, 0], (50, 1)), atol=tol)
+    np.testing.assert_array_equal(found["hat"], np.concatenate([np.zeros((50, 1)), a / 2], axis=1))
+    np.testing.assert_array_equal(found["vee"], a)
+    for f in found["cayley_inverse"]:
+        np.testing.assert_allclose(f, a, atol=tol, rtol=tol)
+    np.testing.assert_allclose(found["Ad"], turn.as_matrix(), atol=tol)
+    np.testing.assert_allclose(found["ad"], np.cross(a, b), atol=tol)
+    further = (turn * Rotation.from_rotvec(a.astype(float))).as_quat(scalar_first=True)
+    np.testing.assert_allclose(found["retract"], unsign(further, found["retract"]), atol=tol)
+    small = np.linalg.norm(a, axis=-1) < 3
+    np.testing.assert_allclose(found["local"][small], a[small], atol=4 * tol)
+
+
+def test_angular_velocities_of_a_rate():
+    """Omega = 2 G q' and omega = 2 E q', eq. (14) of Betsch and Siebert, on scipy's path."""
+    omega = np.array([0.3, -0.7, 0.2])
+    start = Rotation.from_quat(unit(8)[0], scalar_first=True)
+
+    def path(t):
+        return scalar_first(start * Rotation.from_rotvec(t[0] * omega))
+
+    q = path([0.0])
+    rate = differences(lambda t: unsign(path(t), q), np.zeros(1))[..., 0]
+    np.testing.assert_allclose(2 * quaternion.G(q) @ rate, omega, atol=1e-11)
+    np.testing.assert_allclose(2 * quaternion.E(q) @ rate, start.apply(omega), atol=1e-11)
+
+
+def test_cayley_inverse_at_half_a_turn():
+    """Infinite along the axis, zero across it, never NaN."""
+    found = quaternion.cayley_inverse(np.array([0.0, 0.6, 0.0, -0.8]))
+    np.testing.assert_array_equal(found, [np.inf, 0, -np.inf])
 
 
 POINTS = [np.zeros(3)] + [

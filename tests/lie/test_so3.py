@@ -151,6 +151,27 @@ def test_homomorphism(dtype):
     np.testing.assert_allclose(exp(-a), parts[0].swapaxes(-1, -2), atol=tolerance(dtype))
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_increments_and_adjoint(dtype):
+    rotation = Rotation.random(20, random_state=3)
+    step = Rotation.random(20, random_state=4).as_rotvec().astype(dtype)
+    r = rotation.as_matrix().astype(dtype)
+    moved, back = jax.jit(lambda r, v: (so3.retract(r, v), so3.local(r, so3.retract(r, v))))(
+        r, step
+    )
+    assert moved.dtype == dtype
+    expected = rotation * Rotation.from_rotvec(step.astype(float))
+    np.testing.assert_allclose(moved, expected.as_matrix(), atol=tolerance(dtype))
+    np.testing.assert_allclose(back, step, atol=5 * tolerance(dtype))
+    # S(Ad(R) a) = R S(a) R^T and S(ad(a) b) = [S(a), S(b)].
+    a, b = step[0].astype(float), step[1].astype(float)
+    turned = so3.Ad(rotation.as_matrix()[0]) @ a
+    wide = rotation.as_matrix()[0]
+    np.testing.assert_allclose(skew(turned), wide @ skew(a) @ wide.T, atol=1e-15)
+    bracket = skew(a) @ skew(b) - skew(b) @ skew(a)
+    np.testing.assert_allclose(skew(so3.ad(a) @ b), bracket, atol=4e-15)
+
+
 def both(function):
     """The Jacobians in forward and in reverse mode, compiled together."""
     return jax.jit(lambda a: (jax.jacfwd(function)(a), jax.jacrev(function)(a)))

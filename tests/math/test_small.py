@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrb.math import Diag3, Mat3, Sym3, Vec3, solve3
+from jaxrb.math import Diag3, Mat3, Sym3, Vec3, axial, solve3
 from jaxrb.math.small import stack_inertia
 
 
@@ -121,3 +121,31 @@ def test_stacked_tensors(kinds):
     np.testing.assert_allclose(
         stacked.to_sym().matrix(), np.concatenate([full for _, full in pairs]), atol=2e-15
     )
+
+
+def test_products_and_transpose():
+    rng = np.random.default_rng(9)
+    a, b = rng.normal(size=(2, 10, 3, 3))
+    x = rng.normal(size=(10, 3))
+    m, n, v = mat3(a), mat3(b), Vec3.of(jnp.asarray(x))
+    np.testing.assert_array_equal(Mat3.of(jnp.asarray(a)).matrix(), a)
+    np.testing.assert_array_equal(m.transpose().matrix(), a.swapaxes(-1, -2))
+    np.testing.assert_allclose(m.matvec(v).array(), (a @ x[..., None])[..., 0], atol=1e-14)
+    np.testing.assert_allclose(m.matmul(n).matrix(), a @ b, atol=1e-14)
+
+
+def test_axial():
+    rng = np.random.default_rng(10)
+    a = rng.normal(size=(10, 3))
+    unit, spin, square = rng.normal(size=(3, 10))
+    skew = np.stack([np.cross(v, np.eye(3)).T for v in a])
+    expected = [
+        u * np.eye(3) + s * m + q * m @ m
+        for u, s, q, m in zip(unit, spin, square, skew, strict=True)
+    ]
+    found = axial(
+        Vec3.of(jnp.asarray(a)), jnp.asarray(unit), jnp.asarray(spin), jnp.asarray(square)
+    )
+    np.testing.assert_allclose(found.matrix(), expected, atol=1e-14)
+    # Coefficients may be numbers.
+    np.testing.assert_array_equal(axial(Vec3.of(jnp.asarray(a)), 0.0, 1.0, 0.0).matrix(), skew)

@@ -110,31 +110,26 @@ def test_aligned_axes():
     np.testing.assert_allclose(second([psi, -right, phi]), [0, -right, phi + psi], atol=3e-15)
 
 
-@pytest.mark.parametrize(
-    ("jacobian", "dtype"), [(jax.jacfwd, np.float64), (jax.jacrev, np.float32)]
-)
-def test_derivatives_where_axes_are_aligned(jacobian, dtype):
+def test_derivatives_where_axes_are_aligned():
     """Finite, as one angle is held at zero."""
 
     @plain_jit
     def program(one, right):
-        return jacobian(EulerAngles.from_matrix)(one), jacobian(BryantAngles.from_matrix)(right)
+        return jax.jacrev(EulerAngles.from_matrix)(one), jax.jacrev(BryantAngles.from_matrix)(right)
 
-    right = np.array([[0, 0, 1], [0, 1, 0], [-1, 0, 0]], dtype)
-    for derivative in program(np.eye(3, dtype=dtype), right):
+    right = np.array([[0.0, 0, 1], [0, 1, 0], [-1, 0, 0]])
+    for derivative in program(np.eye(3), right):
         assert np.isfinite(derivative).all()
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-def test_second_derivative_of_the_tangent_operator_at_zero(dtype):
+def test_second_derivative_of_the_tangent_operator_at_zero():
     """T = I - S/2 + S^2/6 - ..., eq. (173)."""
     second = plain_jit(jax.jacfwd(jax.jacfwd(RotationVector.tangent_operator)))
     e = np.eye(3)
     spins = np.stack([np.cross(k, e).T for k in e])
     expected = np.einsum("kij,ljm->imkl", spins, spins) / 6
     expected = expected + expected.swapaxes(-1, -2)
-    found = second(np.zeros(3, dtype))
-    np.testing.assert_allclose(found, expected, atol=3 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(second(np.zeros(3)), expected, atol=1e-15)
 
 
 @pytest.mark.parametrize("kind", FAMILIES, ids=lambda k: k.__name__)
