@@ -3,6 +3,8 @@
 Tolerances are 20 to 40 eps times the size of the translation, which is a few metres.
 """
 
+from functools import cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -50,40 +52,50 @@ def left(twist):
 
 @plain_jit
 def program(a):
+    """The functions at all twists; few of them in float32, as they share their formulas."""
     g = se3.exp(a)
     h = g[::-1]
-    return {
+    found = {
         "exp": g,
         "log": se3.log(g),
+        "multiply": se3.multiply(g, h),
+        "inverse": se3.inverse(g),
+        "cayley": se3.cayley(a),
+        "Ad": se3.Ad(g),
+        "left": se3.left_jacobian(a),
+    }
+    if a.dtype == jnp.float32:
+        return found
+    return found | {
         "hat": se3.hat(a),
         "vee": se3.vee(se3.hat(a)),
-        "inverse": se3.inverse(g),
-        "multiply": se3.multiply(g, h),
-        "cayley": se3.cayley(a),
         "cayley_inverse": se3.cayley_inverse(se3.cayley(a)),
-        "Ad": se3.Ad(g),
         "ad": se3.ad(a),
-        "left": se3.left_jacobian(a),
         "right": se3.right_jacobian(a),
         "left_inverse": se3.left_jacobian_inverse(a),
         "right_inverse": se3.right_jacobian_inverse(a),
         "retract": se3.retract(h, a),
-        "local": se3.local(h, se3.retract(h, a)),
+        "local": se3.local(h, se3.multiply(h, g)),
     }
+
+
+@cache
+def report(dtype):
+    """Twists in float64 as rounded to the dtype, results, and eps."""
+    a = twists(dtype)
+    found = program(a)
+    assert all(value.dtype == dtype for value in found.values())
+    found = {key: np.asarray(value, float) for key, value in found.items()}
+    return a.astype(float), found, float(np.finfo(dtype).eps)
 
 
 @pytest.fixture(params=DTYPES, ids=["float64", "float32"])
 def case(request):
-    """Twists in float64 as rounded to the dtype, results, and eps."""
-    a = twists(request.param)
-    found = program(a)
-    assert all(value.dtype == request.param for value in found.values())
-    found = {key: np.asarray(value, float) for key, value in found.items()}
-    return a.astype(float), found, float(np.finfo(request.param).eps)
+    return report(request.param)
 
 
-def test_algebra(case):
-    a, found, _ = case
+def test_algebra():
+    a, found, _ = report(np.float64)
     np.testing.assert_array_equal(found["hat"], [hat(v) for v in a])
     np.testing.assert_array_equal(found["vee"], a)
     np.testing.assert_array_equal(found["ad"], [ad(v) for v in a])
@@ -101,7 +113,8 @@ def test_log_undoes_exp(case):
     a, found, eps = case
     n = len(TURNS) if eps < 1e-10 else len(TURNS) - len(AXES)  # pi - 1e-6 rounds to pi
     np.testing.assert_allclose(found["log"][:n], a[:n], atol=60 * eps)
-    np.testing.assert_allclose(found["local"][:n], a[:n], atol=60 * eps * 4)
+    if "local" in found:
+        np.testing.assert_allclose(found["local"][:n], a[:n], atol=240 * eps)
 
 
 def test_products(case):
@@ -109,7 +122,8 @@ def test_products(case):
     g = found["exp"]
     np.testing.assert_allclose(found["multiply"], g @ g[::-1], atol=40 * eps)
     np.testing.assert_allclose(found["inverse"], np.linalg.inv(g), atol=40 * eps)
-    np.testing.assert_allclose(found["retract"], g[::-1] @ g, atol=40 * eps)
+    if "retract" in found:
+        np.testing.assert_allclose(found["retract"], g[::-1] @ g, atol=40 * eps)
 
 
 def test_adjoint(case):
@@ -126,29 +140,33 @@ def test_cayley(case):
     expected = [(eye + hat(v)) @ np.linalg.inv(eye - hat(v)) for v in a]
     np.testing.assert_allclose(found["cayley"], expected, atol=40 * eps)
     # w = tan(t/2) n is known to eps |w|^2, which is up to 50.
-    np.testing.assert_allclose(found["cayley_inverse"], a, atol=2000 * eps)
+    if "cayley_inverse" in found:
+        np.testing.assert_allclose(found["cayley_inverse"], a, atol=2000 * eps)
 
 
-def test_jacobians(case):
+def test_left_jacobian(case):
     a, found, eps = case
-    truth = np.stack([left(v) for v in a])
-    np.testing.assert_allclose(found["left"], truth, atol=40 * eps)
-    np.testing.assert_allclose(found["right"], [left(-v) for v in a], atol=40 * eps)
+    np.testing.assert_allclose(found["left"], [left(v) for v in a], atol=40 * eps)
+
+
+def test_other_jacobians():
+    a, found, eps = report(np.float64)
+    truth = {"left": np.stack([left(v) for v in a]), "right": np.stack([left(-v) for v in a])}
+    np.testing.assert_allclose(found["right"], truth["right"], atol=40 * eps)
     where = np.arange(len(a)) != len(TURNS) + 2  # the full turn has no inverse
-    for key, jacobian in (("left", truth), ("right", [left(-v) for v in a])):
-        inverse = np.linalg.inv(np.asarray(jacobian)[where])
+    for key, jacobian in truth.items():
+        inverse = np.linalg.inv(jacobian[where])
         np.testing.assert_allclose(found[f"{key}_inverse"][where], inverse, atol=2000 * eps)
 
 
 def test_definitions():
     """d/dt exp(a) = hat(J_l a') exp(a) = exp(a) hat(J_r a'), by differences of expm."""
-    a = twists(np.float64)
-    found = program(a)
+    a, found, _ = report(np.float64)
     for k in (0, 5, 14, 23, 33):
         g = expm(hat(a[k]))
         rates = np.moveaxis(differences(lambda v: expm(hat(v)), a[k]), -1, 0)
         inverse = np.linalg.inv(g)
-        columns = np.asarray(found["left"][k]).T, np.asarray(found["right"][k]).T
+        columns = found["left"][k].T, found["right"][k].T
         # Differences of order 4 with step 1e-3: 1e-12, and the digits of expm.
         np.testing.assert_allclose(rates @ inverse, [hat(c) for c in columns[0]], atol=2e-11)
         np.testing.assert_allclose(inverse @ rates, [hat(c) for c in columns[1]], atol=2e-11)
@@ -156,14 +174,13 @@ def test_definitions():
 
 def test_derivatives_at_nothing():
     """exp and log are smooth at the identity: their derivatives there are the generators."""
+    generators = np.stack([hat(e) for e in np.eye(6)])
 
     @plain_jit
-    def derivatives(zero):
-        def around(a):
-            return se3.log(se3.exp(a)), se3.exp(a)
+    def derivatives(zero, one):
+        _, push = jax.linearize(se3.log, one)
+        return jax.jacfwd(se3.exp)(zero), jax.vmap(push)(generators)
 
-        return jax.jacfwd(around)(zero)
-
-    of_both, of_exp = derivatives(jnp.zeros(6))
-    np.testing.assert_array_equal(np.moveaxis(of_exp, -1, 0), [hat(e) for e in np.eye(6)])
-    np.testing.assert_array_equal(of_both, np.eye(6))
+    of_exp, of_log = derivatives(np.zeros(6), np.eye(4))
+    np.testing.assert_array_equal(np.moveaxis(of_exp, -1, 0), generators)
+    np.testing.assert_array_equal(of_log, np.eye(6))
