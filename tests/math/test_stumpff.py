@@ -25,12 +25,13 @@ def exact(order, x, derivative):
 
 @plain_jit
 def derivatives(x):
-    """Values, first and second derivatives of all four."""
+    """Values of all four, and in float64 their first and second derivatives."""
 
     def at(x):
-        functions = [lambda y, n=n: stumpff(n, y) for n in ORDERS]
-        first = [jax.jacfwd(f) for f in functions]
-        return [[f(x) for f in fs] for fs in (functions, first, [jax.jacfwd(f) for f in first])]
+        kinds = [[lambda y, n=n: stumpff(n, y) for n in ORDERS]]
+        for _ in range(2 if x.dtype == np.float64 else 0):
+            kinds.append([jax.jacfwd(f) for f in kinds[-1]])
+        return [[f(x) for f in functions] for functions in kinds]
 
     return jax.vmap(at)(x)
 
