@@ -23,9 +23,11 @@ from .shapes import (
     Difference as Difference,
     Ellipsoid as Ellipsoid,
     HalfSpace as HalfSpace,
+    Implicit as Implicit,
     Intersection as Intersection,
     Placed as Placed,
     Rounded as Rounded,
+    Scaled as Scaled,
     Sphere as Sphere,
     Union as Union,
 )

@@ -23,6 +23,7 @@ from ..bodies import Inertial, Phase, RigidBody
 from ..math import Vec3, cross, dot, rotate_inverse
 from ..shapes import AbstractSolid, HalfSpace
 from ..shapes.base import components
+from ..shapes.search import Searched
 
 
 class Contacts(eqx.Module):
@@ -85,6 +86,11 @@ class HalfSpaceContacts(eqx.Module):
     def n_parts(self) -> int:
         """Parts of each body."""
         return len(self.shapes[0])
+
+    @property
+    def searched(self) -> bool:
+        """Whether the closest point of any body is sought, and may not be found: NaN."""
+        return any(isinstance(part, Searched) for parts in self.shapes for part in parts)
 
     @property
     def number(self) -> int:

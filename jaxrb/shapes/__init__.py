@@ -18,5 +18,7 @@ from .csg import (
 from .cylinder import Cylinder as Cylinder
 from .ellipsoid import Ellipsoid as Ellipsoid, Sphere as Sphere
 from .half_space import HalfSpace as HalfSpace
+from .implicit import Implicit as Implicit
 from .placed import Placed as Placed
 from .rounded import Rounded as Rounded
+from .scaled import Scaled as Scaled

@@ -3,11 +3,13 @@
 import itertools
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from ..math import Vec3, dot, hadamard, norm
 from .base import AbstractSolid, Moments, flat_sign, length_parameter
 from .point import Point
+from .region import Surfaces, planes
 
 
 class Box(AbstractSolid):
@@ -36,6 +38,14 @@ class Box(AbstractSolid):
         # Outside of one face only the length below is that face's distance, with its slope.
         outside = Vec3(jnp.maximum(x, 0.0), jnp.maximum(y, 0.0), jnp.maximum(z, 0.0))
         return jnp.where(deepest > 0, norm(outside), deepest)
+
+    def surfaces(self):
+        half = self.half_extents
+        sides = np.concatenate([np.eye(3), -np.eye(3)])
+        signs = np.stack(np.meshgrid(*[(-1, 1)] * 3), axis=-1).reshape(8, 3)
+        normals = jnp.asarray(sides, half.dtype)
+        corners = jnp.asarray(signs, half.dtype) * half[None]
+        return Surfaces(planes(normals, jnp.tile(half, 2)), (True,) * 6, corners)
 
     def strictly_convex_parts(self):
         signs = itertools.product((-1.0, 1.0), repeat=3)

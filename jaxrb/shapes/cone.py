@@ -7,6 +7,7 @@ from ..math import Vec3
 from ..math.safe import safe_sqrt
 from .base import AbstractSolid, Moments, flat_sign, length_parameter
 from .cylinder import rim_support
+from .region import Surfaces, planes, quadric
 
 
 class Cone(AbstractSolid):
@@ -52,6 +53,17 @@ class Cone(AbstractSolid):
         outside = jnp.where((z < 0) & (out < 0), -z, jnp.where(z < 0, to_rim, beside))
         deepest = jnp.maximum(-z, side)
         return jnp.where(deepest > 0, outside, deepest)
+
+    def surfaces(self):
+        """x^2 + y^2 <= (r (h - z)/h)^2, of which the plane z = h cuts off the other half."""
+        r, h = self.radius, self.height
+        zero, slope = jnp.zeros_like(h), r / h
+        scale = 1 / (r * jnp.sqrt(1 + slope**2))
+        apex = Vec3(zero, zero, h)
+        side = quadric(Vec3(scale, scale, -scale * slope**2), zero, apex)
+        axis = jnp.array([[0.0, 0.0, 1.0], [0.0, 0.0, -1.0]], h.dtype)
+        ends = planes(axis, jnp.stack([h, zero]))
+        return Surfaces(jnp.concatenate([side, ends]), (False, True, True), apex.array()[None])
 
     def bounding_radius(self):
         return jnp.maximum(self.radius, self.height)

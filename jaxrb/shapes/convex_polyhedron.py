@@ -13,6 +13,7 @@ from .._validate import known, positive_count, real_array, require
 from ..math import Vec3, cross, dot, norm
 from .base import AbstractSolid, Moments
 from .point import Point
+from .region import Surfaces, planes
 
 
 class ConvexPolyhedron(AbstractSolid):
@@ -117,6 +118,16 @@ class ConvexPolyhedron(AbstractSolid):
         least = jnp.where(real, least, jnp.full_like(least, jnp.inf))
         outside = jnp.where(above & real & (height > 0), height, least)
         return jnp.where(deepest > 0, _entry(outside, jnp.argmin(outside, axis=-1)), deepest)
+
+    def surfaces(self):
+        """The planes of the faces; those of unused ones have no slope and everything inside."""
+        a, b, c = self._corners()
+        normal = cross(b - a, c - a)
+        area = norm(normal)
+        real = area > 0
+        normal = normal / jnp.where(real, area, 1.0)
+        offset = jnp.where(real, dot(normal, a), self.bounding_radius())
+        return Surfaces(planes(normal.array(), offset), (True,) * len(area), self.vertices)
 
     def lengths(self):
         return []

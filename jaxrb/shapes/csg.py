@@ -7,6 +7,8 @@ from jaxtyping import Array, Float
 
 from ..math import Vec3, select
 from .base import AbstractShape, AbstractSolid, shape_parameter, solid_parameter
+from .region import Region
+from .seeding import prepare, searched_support
 
 
 class Union(AbstractSolid):
@@ -27,6 +29,9 @@ class Union(AbstractSolid):
 
     def parts(self):
         return self.a.parts() + self.b.parts()
+
+    def region(self, inside: bool = True):
+        return Region.combined(not inside, self.a.region(inside), self.b.region(inside))
 
     def strictly_convex_parts(self):
         return self.a.strictly_convex_parts() + self.b.strictly_convex_parts()
@@ -65,7 +70,13 @@ class Intersection(AbstractSolid):
         return jnp.maximum(self.a.distance_map(point), self.b.distance_map(point))
 
     def support_map(self, direction: Vec3):
-        raise no_support(self)
+        return searched_support(self, direction)
+
+    def parts(self):
+        return (prepare(self),)
+
+    def region(self, inside: bool = True):
+        return Region.combined(inside, self.a.region(inside), self.b.region(inside))
 
     def bounding_radius(self):
         radii = [s.bounding_radius() for s in (self.a, self.b) if isinstance(s, AbstractSolid)]
@@ -86,6 +97,9 @@ class Complement(AbstractShape):
 
     def distance_map(self, point: Vec3):
         return -self.shape.distance_map(point)
+
+    def region(self, inside: bool = True):
+        return self.shape.region(not inside)
 
 
 class Difference(AbstractSolid):
@@ -110,15 +124,13 @@ class Difference(AbstractSolid):
         return jnp.maximum(self.a.distance_map(point), -self.b.distance_map(point))
 
     def support_map(self, direction: Vec3):
-        raise no_support(self)
+        return searched_support(self, direction)
+
+    def parts(self):
+        return (prepare(self),)
+
+    def region(self, inside: bool = True):
+        return Region.combined(inside, self.a.region(inside), self.b.region(not inside))
 
     def bounding_radius(self) -> Float[Array, ""]:
         return self.a.bounding_radius()
-
-
-def no_support(shape: AbstractSolid) -> ValueError:
-    name = type(shape).__name__
-    return ValueError(
-        f"{name} has no support function, so it cannot touch an obstacle. Use solids that have "
-        "one, such as a Union of convex solids in its place."
-    )

@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 from ..math import Vec3
 from ..math.safe import safe_sqrt
 from .base import AbstractSolid, Moments, flat_sign, length_parameter
+from .region import Surfaces, planes, quadric
 
 
 class Cylinder(AbstractSolid):
@@ -37,6 +38,14 @@ class Cylinder(AbstractSolid):
         deepest = jnp.maximum(side, end)
         beyond = safe_sqrt(jnp.maximum(side, 0.0) ** 2 + jnp.maximum(end, 0.0) ** 2)
         return jnp.where(deepest > 0, beyond, deepest)
+
+    def surfaces(self):
+        """(x^2 + y^2 - r^2)/2r <= 0 between the planes of the ends."""
+        r, half = self.radius, self.half_height
+        side = quadric(Vec3(1 / r, 1 / r, jnp.zeros_like(r)), -r / 2)
+        axis = jnp.array([[0.0, 0.0, 1.0], [0.0, 0.0, -1.0]], half.dtype)
+        ends = planes(axis, jnp.stack([half, half]))
+        return Surfaces(jnp.concatenate([side, ends]), (False, True, True))
 
     @property
     def is_centered(self):

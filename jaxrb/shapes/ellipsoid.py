@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 from ..math import Vec3, dot, hadamard, norm
 from ..math.tangents import keep_rule, sparse_jvp
 from .base import AbstractSolid, Moments, length_parameter
+from .region import Surfaces, quadric
 
 
 class Ellipsoid(AbstractSolid):
@@ -47,6 +48,11 @@ class Ellipsoid(AbstractSolid):
         slope = jax.tree.map(lambda p, excess: p / (u + excess), p, excess)
         return (u - least * least) * norm(slope)
 
+    def surfaces(self):
+        """s ((x/a)^2 + (y/b)^2 + (z/c)^2 - 1)/2 <= 0 with the least semi-axis s."""
+        least = jnp.min(self.semi_axes)
+        return Surfaces(quadric(Vec3.of(least / self.semi_axes**2), -least / 2), (False,))
+
     def strictly_convex_parts(self):
         return (self,)
 
@@ -79,6 +85,11 @@ class Sphere(AbstractSolid):
 
     def distance_map(self, point: Vec3):
         return norm(point) - self.radius
+
+    def surfaces(self):
+        """(x^2 + y^2 + z^2 - r^2)/2r <= 0."""
+        r = self.radius
+        return Surfaces(quadric(Vec3(1 / r, 1 / r, 1 / r), -r / 2), (False,))
 
     def strictly_convex_parts(self):
         return (self,)

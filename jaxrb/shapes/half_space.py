@@ -7,6 +7,7 @@ from jaxtyping import Array, Float
 from .._validate import real_array, require
 from ..math import Vec3, dot
 from .base import AbstractShape
+from .region import Region, Surfaces, planes
 
 
 class HalfSpace(AbstractShape):
@@ -34,6 +35,13 @@ class HalfSpace(AbstractShape):
 
     def lengths(self):
         return []
+
+    def surfaces(self):
+        normal, offset = self.unit_normal_and_offset()
+        return Surfaces(planes(normal[None], offset[None]), (True,))
+
+    def region(self, inside: bool = True):
+        return Region.of_quadrics(self.surfaces(), inside)
 
     def distance_map(self, point: Vec3):
         normal = Vec3.of(self.normal)

@@ -50,6 +50,14 @@ class Placed(AbstractSolid):
     def parts(self):
         return tuple(Placed(part, self.position, self.quaternion) for part in self.shape.parts())
 
+    def region(self, inside: bool = True):
+        position, turn = Vec3.of(self.position), self._turn()
+        return self.shape.region(inside).mapped(
+            lambda solid: Placed(solid, self.position, self.quaternion),
+            lambda quadric: quadric.placed(position, turn),
+            lambda point: rotate(turn, point) + position,
+        )
+
     def strictly_convex_parts(self):
         parts = self.shape.strictly_convex_parts()
         return tuple(Placed(part, self.position, self.quaternion) for part in parts)
@@ -72,6 +80,6 @@ class Placed(AbstractSolid):
         if second.ndim == 1:
             second = jnp.diag(second)
         # Sums over an axis of length 3: a product of matrices would not fuse in a batch.
-        center = jnp.sum(turn * center, axis=-1) + self.position
+        center = jnp.sum(turn * center[None], axis=-1) + self.position
         half = jnp.sum(turn[:, :, None] * second[None], axis=1)
         return Moments(volume, center, jnp.sum(half[:, None, :] * turn[None], axis=-1))

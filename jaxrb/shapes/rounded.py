@@ -6,6 +6,7 @@ from jaxtyping import Array, Float
 from .._validate import real_array, require
 from ..math import Vec3
 from .base import AbstractSolid, solid_parameter
+from .region import Region
 
 
 class Rounded(AbstractSolid):
@@ -36,6 +37,15 @@ class Rounded(AbstractSolid):
 
     def parts(self):
         return tuple(Rounded(part, self.radius) for part in self.shape.parts())
+
+    def region(self, inside: bool = True):
+        core = self.shape.region()
+        if not core.single:
+            raise ValueError(
+                f"Rounded.shape must be one solid within an Intersection or Difference; got a "
+                f"{type(self.shape).__name__}. Round its solids, or the whole, instead."
+            )
+        return Region.of_distance(self, inside, seeded=any(core.seeded))
 
     def strictly_convex_parts(self):
         return tuple(Rounded(part, self.radius) for part in self.shape.strictly_convex_parts())

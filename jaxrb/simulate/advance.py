@@ -247,6 +247,7 @@ def _judge(
     first_in_step = (clock.impacts_in_step == 0) & (trial > resolution)
     grazing = located & first_in_step & (contact.steepness < 1) & ~event.rests
     failure = first_failure(
+        (contact.lost, Code.closest_point_not_found),
         (~contact.finite | jnp.isnan(error), Code.non_finite),
         (error > 1, Code.nonlinear_solve_failed),
         (locating & grazing, Code.grazing),
@@ -349,6 +350,7 @@ class _Closest(eqx.Module):
     struck: Held | None  # the nearest closing contact
     pulled: Held | None  # the held contact whose force would pull most
     finite: Bool[Array, ""]
+    lost: Bool[Array, ""]  # the closest point of a body that is finite itself
     geometry: tuple[Contacts, ContactKinematics] | None
 
 
@@ -357,7 +359,7 @@ def _closest(plan: Plan, end: Phase, held: Held | None, system: System) -> _Clos
     no = jnp.zeros((), bool)
     if system.contacts is None:
         infinite = jnp.full_like(like, jnp.inf)
-        return _Closest(no, no, no, infinite, infinite, infinite, None, None, ~no, None)
+        return _Closest(no, no, no, infinite, infinite, infinite, None, None, ~no, no, None)
     contacts = system.contacts.find(end)
     motion = kinematics(contacts, end, system.inertial)
     tolerance = gap_tolerance(contacts, plan.tolerance)
@@ -368,6 +370,10 @@ def _closest(plan: Plan, end: Phase, held: Held | None, system: System) -> _Clos
     # A contact that was just resolved sits at gap zero to round-off and must not be found
     # again; one that is below it by more, or gets there within the step, must.
     penetrating = (gap < -1) | ((gap < 0) & (rate < -1))
+    lost = no
+    if system.contacts.searched:
+        moving = jnp.stack([jnp.sum(leaf) for leaf in jax.tree.leaves(end)])
+        lost = jnp.any(jnp.isnan(gap)) & jnp.all(jnp.isfinite(moving))
     leaving, pulled = no, None
     if held is not None:
         closing &= ~held
@@ -390,6 +396,7 @@ def _closest(plan: Plan, end: Phase, held: Held | None, system: System) -> _Clos
         struck=struck,
         pulled=pulled,
         finite=jnp.all(jnp.isfinite(gap + rate)),
+        lost=lost,
         geometry=(contacts, motion),
     )
 

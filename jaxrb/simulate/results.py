@@ -47,6 +47,12 @@ class RESULTS(eqx.Enumeration):
         "and lengths must be positive, the inertia positive definite with no principal moment "
         "above the sum of the other two."
     )
+    closest_point_not_found = (
+        "The point of a body that is closest to an obstacle was not found: of a solid without "
+        "support function in closed form (Intersection, Difference, Implicit) it is sought from "
+        "seeds; avoid details much smaller than the solid, edges in an Implicit, and faces that "
+        "meet an obstacle exactly flat."
+    )
     invalid_contact_law = "The restitution of World.contact_law must lie in [0, 1]."
 
 
@@ -63,7 +69,8 @@ class Code(enum.IntEnum):
     non_finite = 7
     non_unit_quaternion = 8
     invalid_body = 9
-    invalid_contact_law = 10
+    closest_point_not_found = 10
+    invalid_contact_law = 11
 
 
 def first_failure(*conditions: tuple[Array, Code]) -> Int[Array, ""]:

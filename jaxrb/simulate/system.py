@@ -75,8 +75,8 @@ def initial_code(world: World, state: State, system: System, phase: Phase) -> In
 
     Constructors have checked the numbers they could see; traced ones are checked here.
     """
-    leaves = jax.tree.leaves((system, phase))
-    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in leaves]))
+    numbers = jax.tree.leaves((eqx.filter(world, eqx.is_inexact_array), phase))
+    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in numbers]))
     length = jnp.sqrt(jnp.sum(state.quaternion**2, axis=-1))
     lengths = [length for body in world.bodies for length in body.shape.lengths()]
     possible = (
@@ -86,15 +86,17 @@ def initial_code(world: World, state: State, system: System, phase: Phase) -> In
     )
     law = [leaf for leaf in jax.tree.leaves(system.contact_law)]
     lawful = jnp.all(jnp.stack([jnp.all((leaf >= 0) & (leaf <= 1)) for leaf in law]))
-    penetrating = jnp.zeros((), bool)
+    penetrating = lost = jnp.zeros((), bool)
     if system.contacts is not None:
         contacts = system.contacts.find(phase)
+        lost = jnp.any(jnp.isnan(contacts.gap))
         penetrating = jnp.any(contacts.gap < -4 * contacts.round_off)
     return first_failure(
         (~finite, Code.non_finite),
         (jnp.any(jnp.abs(length - 1) > UNIT_TOLERANCE), Code.non_unit_quaternion),
         (~possible, Code.invalid_body),
         (~lawful, Code.invalid_contact_law),
+        (lost, Code.closest_point_not_found),
         (penetrating, Code.initial_penetration),
     )
 

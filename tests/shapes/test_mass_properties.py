@@ -176,14 +176,6 @@ def test_exactly_one_of_density_and_mass(given):
         rb.Sphere(1.0).mass_properties(**given)
 
 
-@pytest.mark.parametrize("radius", [0.0, 0.1])
-def test_a_rounded_ellipsoid_has_no_closed_form(radius):
-    with pytest.raises(ValueError, match=r"Rounded Ellipsoid.*inertia"):
-        rb.Rounded(rb.Ellipsoid(AXES), radius).mass_properties(mass=1.0)
-    with pytest.raises(ValueError, match="inertia"):
-        rb.RigidBody(rb.Rounded(rb.Ellipsoid(AXES), radius))
-
-
 @pytest.mark.parametrize("bad", [0.0, -1.0, np.nan, np.inf])
 def test_lengths_must_be_positive_and_finite(bad):
     for build, name in (
