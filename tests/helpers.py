@@ -9,8 +9,8 @@ GRAVITY = 9.80665
 
 
 def quick_jit(function):
-    """`jax.jit` without XLA's fusion, which takes most of the time that higher derivatives
-    take to compile. Other tests compile first derivatives as users do."""
+    """`jax.jit` without XLA's fusion, and thus without its large kernels, which take half of the
+    time that derivatives take to compile. Some tests compile derivatives as users do."""
     return jax.jit(function, compiler_options={"xla_disable_hlo_passes": "fusion"})
 
 

@@ -56,7 +56,9 @@ class RigidBody(eqx.Module):
         """The solid in the body frame."""
         if self.inertia is not None or self.shape.is_centered:
             return self.shape
-        return Placed(self.shape, -self.shape.uniform_moments().center)
+        center = self.shape.uniform_moments().center
+        # Not turned, in the precision of the shape.
+        return Placed(self.shape, -center, jnp.asarray([1.0, 0.0, 0.0, 0.0], center.dtype))
 
     def inertia_tensor(self) -> InertiaTensor:
         """The tensor about the centre of mass, in component form [kg m^2]."""
