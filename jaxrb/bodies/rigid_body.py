@@ -1,5 +1,7 @@
 """A rigid body: a shape with a mass and an inertia tensor."""
 
+from __future__ import annotations
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -52,19 +54,34 @@ class RigidBody(eqx.Module):
         require(self.inertia, "RigidBody.inertia", np.isfinite, "finite")
         _check_inertia(self.inertia)
 
+    def centered(self) -> RigidBody:
+        """The same body with its inertia given, and its shape in the body frame.
+
+        What uses both asks this once: a quadrature of the shape may be behind it.
+        """
+        if self.inertia is not None:
+            return self
+        found = self.shape.mass_properties(mass=self.mass)
+        shape = self.shape
+        if not shape.is_centered:
+            center = found.center_of_mass
+            # Not turned, in the precision of the shape.
+            shape = Placed(shape, -center, jnp.asarray([1.0, 0.0, 0.0, 0.0], center.dtype))
+        return eqx.tree_at(
+            lambda body: (body.shape, body.inertia),
+            self,
+            (shape, found.inertia),
+            is_leaf=lambda leaf: leaf is None,
+        )
+
     def centered_shape(self) -> AbstractSolid:
         """The solid in the body frame."""
-        if self.inertia is not None or self.shape.is_centered:
-            return self.shape
-        center = self.shape.uniform_moments().center
-        # Not turned, in the precision of the shape.
-        return Placed(self.shape, -center, jnp.asarray([1.0, 0.0, 0.0, 0.0], center.dtype))
+        return self.centered().shape
 
     def inertia_tensor(self) -> InertiaTensor:
         """The tensor about the centre of mass, in component form [kg m^2]."""
-        inertia = self.inertia
-        if inertia is None:
-            inertia = self.shape.mass_properties(mass=self.mass).inertia
+        inertia = self.centered().inertia
+        assert inertia is not None
         return Diag3(Vec3.of(inertia)) if inertia.ndim == 1 else Sym3.of(inertia)
 
 

@@ -54,7 +54,7 @@ def build(world: World, state: State, *, standing: bool = False) -> tuple[System
     numbers = jax.tree.map(lambda leaf: leaf.astype(dtype), numbers)
     world, state = eqx.combine(numbers, indices)
     order = body_order(world)
-    bodies = [world.bodies[i] for i in order]
+    bodies = [world.bodies[i].centered() for i in order]
     inertial = Inertial.of(bodies, dtype)
     contacts = None
     if world.obstacles:
@@ -75,7 +75,8 @@ def initial_code(world: World, state: State, system: System, phase: Phase) -> In
 
     Constructors have checked the numbers they could see; traced ones are checked here.
     """
-    numbers = jax.tree.leaves((eqx.filter(world, eqx.is_inexact_array), phase))
+    # Not those of the contacts: NaN there says that a closest point was not found.
+    numbers = jax.tree.leaves((eqx.filter(world, eqx.is_inexact_array), system.inertial, phase))
     finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in numbers]))
     length = jnp.sqrt(jnp.sum(state.quaternion**2, axis=-1))
     lengths = [length for body in world.bodies for length in body.shape.lengths()]
