@@ -10,8 +10,15 @@ never changes JAX's configuration.
 """
 
 from . import lie as lie, rotations as rotations
-from .bodies import RigidBody as RigidBody, State as State
-from .flows import LieVariational as LieVariational
+from .bodies import Pin as Pin, RigidBody as RigidBody, State as State
+from .flows import (
+    DirectorEnergyMomentum as DirectorEnergyMomentum,
+    EnergyMidpoint as EnergyMidpoint,
+    LieVariational as LieVariational,
+    QuaternionEnergyMomentum as QuaternionEnergyMomentum,
+    QuaternionVariational as QuaternionVariational,
+    SimoWong as SimoWong,
+)
 from .impact import Frictionless as Frictionless
 from .shapes import (
     Box as Box,

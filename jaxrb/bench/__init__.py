@@ -13,9 +13,10 @@ import sys
 BENCHMARKS = {
     "throughput": "body-steps per second, next to MuJoCo C, MJX and Brax where installed",
     "gradient": "time of reverse- and forward-mode derivatives over that of the forward run",
+    "flows": "time of a step of each flow over that of LieVariational",
     "compile": "seconds to trace and compile, cold and from JAX's persistent cache",
 }
-_MODULES = {"throughput": "throughput", "gradient": "gradient", "compile": "compilation"}
+_MODULES = {name: name for name in BENCHMARKS} | {"compile": "compilation"}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -42,9 +42,16 @@ def solve(world: World, state: State) -> Solution:
 
 def describe(dtype: str) -> str:
     """One line: problem, precision, machine."""
+    return (
+        f"Case I, {N_STEPS} steps of {CASE.dt} s, initial heights 10 + U(0, 1) m; "
+        + describe_machine(dtype)
+    )
+
+
+def describe_machine(dtype: str) -> str:
+    """Precision and machine."""
     device = jax.devices()[0]
     return (
-        f"Case I, {N_STEPS} steps of {CASE.dt} s, initial heights 10 + U(0, 1) m; {dtype}; "
-        f"{len(jax.devices())} x {device.device_kind}, {os.cpu_count()} CPU cores; "
+        f"{dtype}; {len(jax.devices())} x {device.device_kind}, {os.cpu_count()} CPU cores; "
         f"jax {jax.__version__}"
     )

@@ -1,6 +1,7 @@
 """Rigid bodies and their states."""
 
 from .inertial import Inertial as Inertial
+from .joints import Pin as Pin
 from .phase import Phase as Phase
 from .rigid_body import RigidBody as RigidBody
 from .state import State as State

@@ -8,27 +8,45 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.typing import DTypeLike
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
-from ..math import InertiaTensor, Vec3
+from ..math import InertiaTensor, Sym3, Vec3, dot, hadamard
 from ..math.small import stack_inertia
+from .joints import Pin
 from .phase import Phase
 from .rigid_body import RigidBody
+
+
+class Pivot(eqx.Module):
+    """The points about which bodies turn; components of shape (n_bodies,).
+
+    A free body turns about its centre of mass.
+    """
+
+    pinned: Bool[Array, " n_bodies"]
+    arm: Vec3  # from the pivot to the centre of mass, body frame [m]; 0 of a free body
+    point: Vec3  # world [m]
+    inertia: InertiaTensor  # about the pivot, body frame [kg m^2]
 
 
 class Inertial(eqx.Module):
     """Masses and inertia tensors; components of shape (n_bodies,)."""
 
     mass: Float[Array, " n_bodies"]
-    inertia: InertiaTensor
+    inertia: InertiaTensor  # about the centres of mass
+    pivot: Pivot | None = None  # None where no body is pinned
 
     @staticmethod
-    def of(bodies: Sequence[RigidBody], dtype: DTypeLike) -> Inertial:
-        inertial = Inertial(
-            jnp.stack([body.mass for body in bodies]),
-            stack_inertia([body.inertia_tensor() for body in bodies]),
-        )
-        return jax.tree.map(lambda leaf: leaf.astype(dtype), inertial)
+    def of(
+        bodies: Sequence[RigidBody], dtype: DTypeLike, pins: Sequence[Pin | None] = ()
+    ) -> Inertial:
+        """Of bodies, each with its pin or None; by default all are free."""
+        mass = jnp.stack([body.mass for body in bodies])
+        inertia = stack_inertia([body.inertia_tensor() for body in bodies])
+        pivot = _pivot(mass, inertia, pins) if any(pin is not None for pin in pins) else None
+        # Only the numbers: which bodies are pinned has no precision.
+        numbers, rest = eqx.partition(Inertial(mass, inertia, pivot), eqx.is_inexact_array)
+        return eqx.combine(jax.tree.map(lambda leaf: leaf.astype(dtype), numbers), rest)
 
     def velocity(self, phase: Phase) -> Vec3:
         """Of the centres of mass, world [m/s]."""
@@ -37,3 +55,25 @@ class Inertial(eqx.Module):
     def angular_velocity(self, phase: Phase) -> Vec3:
         """In the body frame [rad/s]."""
         return self.inertia.solve(phase.angular_momentum)
+
+    def about_pivot(self) -> InertiaTensor:
+        """The inertia about the points about which the bodies turn."""
+        return self.inertia if self.pivot is None else self.pivot.inertia
+
+
+def _pivot(mass: Float[Array, " n_bodies"], inertia: InertiaTensor, pins) -> Pivot:
+    def stack(number) -> Vec3:
+        rows = [jnp.zeros(3) if pin is None else number(pin) for pin in pins]
+        return Vec3.of(jnp.stack([row.astype(mass.dtype) for row in rows]))
+
+    arm = stack(lambda pin: -pin.anchor)
+    central = inertia.to_sym()
+    square = mass * dot(arm, arm)  # Steiner's theorem: J + m (a.a - a a^T)
+    along = hadamard(arm, arm) * mass
+    aside = Vec3(arm.y * arm.z, arm.x * arm.z, arm.x * arm.y) * mass
+    about = Sym3(
+        central.diagonal + Vec3(square - along.x, square - along.y, square - along.z),
+        central.off - aside,
+    )
+    pinned = jnp.array([pin is not None for pin in pins])
+    return Pivot(pinned, arm, stack(lambda pin: pin.point), about)

@@ -2,7 +2,7 @@
 
 import equinox as eqx
 
-from ..math import Quat, Vec3
+from ..math import Quat, Sym3, Vec3
 
 
 class Phase(eqx.Module):
@@ -12,3 +12,4 @@ class Phase(eqx.Module):
     orientation: Quat  # body to world, unit
     linear_momentum: Vec3  # gamma, world [kg m/s]
     angular_momentum: Vec3  # Pi = J Omega, about the centre of mass, body [kg m^2/s]
+    stretch: Sym3 | None = None  # State.stretch, of flows that advance the directors

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 from .._validate import known, real_array
 from ..lie import quaternion as quaternions
 from ..math import Quat, Vec3
+from . import stretch as stretches
 from .inertial import Inertial
 from .phase import Phase
 from .rigid_body import RigidBody
@@ -32,6 +33,10 @@ class State(eqx.Module):
         quaternion: body to world, scalar first, shape (n_bodies, 4); normalised.
         velocity: of the centres of mass, world frame [m/s], shape (n_bodies, 3).
         angular_velocity: body frame [rad/s], shape (n_bodies, 3).
+        stretch: symmetric part of the directors' momentum (xx, yy, zz, yz, xz, xy), body frame
+            [kg m^2/s], shape (n_bodies, 6). Only states on trajectories of
+            `DirectorEnergyMomentum` have it, and a simulation with that flow that starts
+            from one goes on exactly; None is that of a rigid motion, zero.
 
     Raises:
         ValueError: if shapes or dtypes disagree, or a quaternion is not of unit length to
@@ -42,14 +47,17 @@ class State(eqx.Module):
     quaternion: Float[Array, "*steps n_bodies 4"]
     velocity: Float[Array, "*steps n_bodies 3"]
     angular_velocity: Float[Array, "*steps n_bodies 3"]
+    stretch: Float[Array, "*steps n_bodies 6"] | None
 
-    def __init__(self, position, quaternion, velocity, angular_velocity):
+    def __init__(self, position, quaternion, velocity, angular_velocity, stretch=None):
         given = {
             "position": (position, 3),
             "quaternion": (quaternion, 4),
             "velocity": (velocity, 3),
             "angular_velocity": (angular_velocity, 3),
         }
+        if stretch is not None:
+            given["stretch"] = (stretch, 6)
         arrays = {name: real_array(value, f"State.{name}") for name, (value, _) in given.items()}
         lead = arrays["position"].shape[:-1]
         for name, array in arrays.items():
@@ -78,6 +86,7 @@ class State(eqx.Module):
         self.quaternion = q / jnp.where(near, length, jnp.ones_like(length))
         self.velocity = arrays["velocity"]
         self.angular_velocity = arrays["angular_velocity"]
+        self.stretch = arrays.get("stretch")
 
     @staticmethod
     def from_momenta(
@@ -135,6 +144,7 @@ class State(eqx.Module):
             quaternions.retract(self.quaternion, step[..., 3:6]),
             self.velocity + step[..., 6:9],
             self.angular_velocity + step[..., 9:12],
+            self.stretch,
         )
 
     def local(self, other: State) -> Float[Array, "*steps n_bodies 12"]:
@@ -156,6 +166,7 @@ def to_phase(state: State, inertial: Inertial) -> Phase:
         q / jnp.sqrt(q.norm_squared()),
         Vec3.of(state.velocity) * inertial.mass,
         inertial.inertia.matvec(Vec3.of(state.angular_velocity)),
+        None if state.stretch is None else stretches.of_array(state.stretch),
     )
 
 
@@ -166,6 +177,7 @@ def from_phase(phase: Phase, inertial: Inertial) -> State:
         phase.orientation.array(),
         inertial.velocity(phase).array(),
         inertial.angular_velocity(phase).array(),
+        None if phase.stretch is None else stretches.to_array(phase.stretch),
     )
 
 

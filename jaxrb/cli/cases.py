@@ -1,14 +1,18 @@
-"""The numerical experiments of Tran and Leok, Section 7: a body thrown over a plane."""
+"""Problems of the sources: Tran and Leok's bodies thrown over a plane, Section 7; Betsch and
+Siebert's free body and top, Section 5."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from ..bodies import RigidBody, State
+import jax.numpy as jnp
+
+from ..bodies import Pin, RigidBody, State
+from ..flows import AbstractFlow, LieVariational, QuaternionEnergyMomentum
 from ..impact import Frictionless
-from ..shapes import AbstractSolid, Box, Ellipsoid, HalfSpace, Placed, Rounded, Union
+from ..shapes import AbstractSolid, Box, Cone, Ellipsoid, HalfSpace, Placed, Rounded, Union
 from ..simulate import World
 
 
@@ -21,12 +25,14 @@ class Case:
         title: one line, what happens.
         build: makes the world and the state at t = 0, in JAX's default dtype.
         dt: step size [s].
+        flow: the scheme.
     """
 
     name: str
     title: str
     build: Callable[[], tuple[World, State]]
     dt: float = 0.01
+    flow: AbstractFlow = field(default_factory=LieVariational)
 
 
 _HORIZONTAL = (0.0, 0.0, 1.0)
@@ -88,3 +94,47 @@ _ALL = (
     Case("IV", "cube over a horizontal plane", _cube),
 )
 CASES = {case.name: case for case in _ALL}
+
+
+def _free_body() -> tuple[World, State]:
+    body = RigidBody(Ellipsoid((0.5, 0.2, 1.3)), mass=1.0, inertia=(6.0, 8.0, 3.0))
+    still = jnp.zeros((1, 3))
+    state = State(still, [[1.0, 0.0, 0.0, 0.0]], still, [[10.0, 20.0, 20.0]])
+    return World([body], gravity=(0.0, 0.0, 0.0)), state
+
+
+def _top() -> tuple[World, State]:
+    """A cone held at its tip, precessing steadily."""
+    height, radius, gravity = 0.1, 0.05, 9.81
+    tilt, precession = math.pi / 3, 10.0
+    mass = 2700 * math.pi * radius**2 * height / 3
+    length = 0.75 * height
+    # The tip points down the body's z-axis; the cone's own tip points up.
+    shape = Placed(Cone(radius, height), quaternion=(0.0, 1.0, 0.0, 0.0))
+    body = RigidBody(shape, mass)
+    along = 0.3 * mass * radius**2
+    about = 3 * mass / 80 * (4 * radius**2 + height**2) + mass * length**2
+    lift = mass * gravity * length / (along * precession)
+    spin = lift + (about - along) / along * precession * math.cos(tilt)
+    sine, cosine = math.sin(tilt), math.cos(tilt)
+    world = World([body], gravity=(0.0, 0.0, -gravity), joints=[Pin(0, (0.0, 0.0, -length))])
+    state = State(
+        position=[[0.0, -length * sine, length * cosine]],
+        quaternion=[[math.cos(tilt / 2), math.sin(tilt / 2), 0.0, 0.0]],
+        velocity=[[precession * length * sine, 0.0, 0.0]],
+        angular_velocity=[[0.0, precession * sine, precession * cosine + spin]],
+    )
+    return world, state
+
+
+_TURNING = (
+    Case(
+        "free-rotation",
+        "asymmetric body turning freely",
+        _free_body,
+        dt=0.005,
+        flow=QuaternionEnergyMomentum(),
+    ),
+    Case("top", "top in steady precession", _top, dt=0.001, flow=QuaternionEnergyMomentum()),
+)
+DEMOS = CASES | {case.name: case for case in _TURNING}

@@ -1,4 +1,4 @@
-"""Simulates a case of Tran and Leok: its impacts, its energies, its trajectory.
+"""Simulates a case of the sources: its impacts, its energies, its trajectory.
 
 A long run is flown in pieces, each starting from the final state of the one before, so that
 its memory and its files stay small. The pieces share one compiled program: each runs from
@@ -19,9 +19,9 @@ import numpy as np
 
 from ..bodies import State
 from ..shapes import AbstractSolid, Placed, Rounded
-from ..simulate import LGVCI, RESULTS, SaveAt, Solution, World, simulate
+from ..simulate import RESULTS, EventDriven, SaveAt, Solution, World, simulate
 from ..viz import Energies, new_figure, plot_energies, plot_energy_error, save_figure
-from .cases import CASES, Case
+from .cases import DEMOS, Case
 
 MOST_SAVES = 2000
 PIECE = 1000  # steps, roughly
@@ -51,7 +51,8 @@ def run(args: argparse.Namespace) -> int:
     if missing:
         print(f"Without {' and '.join(missing)}: for figures and progress, pip install jaxrb[viz]")
     flight = fly(case, world, state, args.steps)
-    _print_impacts(flight)
+    if world.obstacles:
+        _print_impacts(flight)
     if flight.failure:
         print(f"The simulation ended early: {flight.failure}", file=sys.stderr)
         return 1
@@ -126,7 +127,7 @@ def fly(case: Case, world: World, state: State, n_steps: int) -> Flight:
 def _compile(case: Case, world: World, state: State, n_steps: int, every: int):
     """The program of a piece, a function of world and state."""
     capacity = 32 + n_steps // 8
-    method = LGVCI(case.dt, max_impacts=capacity)
+    method = EventDriven(case.flow, case.dt, max_impacts=capacity)
     save = SaveAt(every=every, impacts=capacity)
 
     def solve(world, state):
@@ -226,7 +227,9 @@ def _print_header(case: Case, world: World, state: State, n_steps: int) -> None:
         print(f"          mass {body.mass:g} kg, inertia {_row(inertia)} kg m^2")
     for obstacle in world.obstacles:
         print(f"  plane   normal {_row(obstacle.normal)}, offset {obstacle.offset:g} m")
-    print("  method  LGVCI, the Lie group variational collision integrator")
+    for pin in world.joints:
+        print(f"  pin     at {_row(pin.anchor)} m from the centre of mass, {_row(pin.point)} m")
+    print(f"  flow    {type(case.flow).__name__}")
     print(f"  dt      {case.dt:g} s")
     print(f"  span    {n_steps * case.dt:g} s, {n_steps} steps, {state.position.dtype}")
 
@@ -276,15 +279,14 @@ def _print_summary(flight: Flight, energies: Energies, written: list[Path]) -> N
 
 
 def _names() -> str:
-    return ", ".join(CASES)
+    return ", ".join(DEMOS)
 
 
 def _case(name: str) -> Case:
-    try:
-        return CASES[name.upper()]
-    except KeyError:
-        message = f"there is no case {name!r}; the cases are {_names()}"
-        raise argparse.ArgumentTypeError(message) from None
+    for case in DEMOS.values():
+        if case.name.lower() == name.lower():
+            return case
+    raise argparse.ArgumentTypeError(f"there is no case {name!r}; the cases are {_names()}")
 
 
 def _positive(text: str) -> int:

@@ -172,6 +172,7 @@ def apply_impulse(
         phase.orientation,
         phase.linear_momentum + linear,
         phase.angular_momentum + angular,
+        phase.stretch,
     )
 
 

@@ -1,4 +1,9 @@
-"""Flows: one-step maps of the free motion between events, one scheme a file."""
+"""Flows: one-step maps of the motion between events, one scheme a file."""
 
 from .base import AbstractFlow as AbstractFlow
+from .director_energy_momentum import DirectorEnergyMomentum as DirectorEnergyMomentum
+from .energy_midpoint import EnergyMidpoint as EnergyMidpoint
 from .lie_variational import LieVariational as LieVariational
+from .quaternion_energy_momentum import QuaternionEnergyMomentum as QuaternionEnergyMomentum
+from .quaternion_variational import QuaternionVariational as QuaternionVariational
+from .simo_wong import SimoWong as SimoWong

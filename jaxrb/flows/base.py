@@ -1,6 +1,7 @@
 """What a flow is."""
 
 import abc
+from typing import ClassVar
 
 import equinox as eqx
 from jaxtyping import Array, Float
@@ -10,7 +11,16 @@ from ..math import Vec3
 
 
 class AbstractFlow(eqx.Module):
-    """A one-step map of free motion. Its fields are static: it is part of the program."""
+    """A one-step map of the motion between events. Its fields are static: it is part of the
+    program.
+
+    Attributes:
+        has_stretch: whether it advances `Phase.stretch`, which is None otherwise.
+        has_pins: whether it knows pinned bodies.
+    """
+
+    has_stretch: ClassVar[bool] = False
+    has_pins: ClassVar[bool] = True
 
     @abc.abstractmethod
     def step(

@@ -8,8 +8,9 @@ from .small import (
     Sym3 as Sym3,
     axial as axial,
     solve3 as solve3,
+    symmetric_part as symmetric_part,
 )
-from .stumpff import stumpff as stumpff
+from .stumpff import stumpff as stumpff, stumpff_series as stumpff_series
 from .vec import (
     Quat as Quat,
     Vec3 as Vec3,

@@ -25,6 +25,15 @@ class Mat3(eqx.Module):
         """As an array of shape (..., 3, 3)."""
         return jnp.stack([self.row1.array(), self.row2.array(), self.row3.array()], axis=-2)
 
+    def __add__(self, other: Mat3) -> Mat3:
+        return Mat3(self.row1 + other.row1, self.row2 + other.row2, self.row3 + other.row3)
+
+    def __sub__(self, other: Mat3) -> Mat3:
+        return Mat3(self.row1 - other.row1, self.row2 - other.row2, self.row3 - other.row3)
+
+    def trace(self) -> Scalar:
+        return self.row1.x + self.row2.y + self.row3.z
+
     def transpose(self) -> Mat3:
         a, b, c = self.row1, self.row2, self.row3
         return Mat3(Vec3(a.x, b.x, c.x), Vec3(a.y, b.y, c.y), Vec3(a.z, b.z, c.z))
@@ -37,6 +46,12 @@ class Mat3(eqx.Module):
         """The matrix times `other`."""
         columns = other.transpose()
         return Mat3(*(columns.matvec(row) for row in (self.row1, self.row2, self.row3)))
+
+
+def symmetric_part(a: Mat3) -> Sym3:
+    """(A + A^T)/2."""
+    off = Vec3(a.row2.z + a.row3.y, a.row1.z + a.row3.x, a.row1.y + a.row2.x)
+    return Sym3(Vec3(a.row1.x, a.row2.y, a.row3.z), off * 0.5)
 
 
 def axial(a: Vec3, unit: Scalar, spin: Scalar, square: Scalar) -> Mat3:

@@ -17,11 +17,16 @@ def stumpff(order: int, x: Float[Array, "..."]) -> Float[Array, "..."]:
     them. The series serves for t < 1, where the quotients would lose digits.
     """
     near = x < 1
-    y = jnp.where(near, x, 0.0)
+    series = stumpff_series(order, jnp.where(near, x, 0.0))
+    return jnp.where(near, series, _quotient(order, jnp.where(near, 1.0, x)))
+
+
+def stumpff_series(order: int, x: Float[Array, "..."]) -> Float[Array, "..."]:
+    """The same for 0 <= x < 1 only, where it is a polynomial to round-off."""
     series = jnp.full_like(x, 1 / math.factorial(2 * _TERMS + order))
     for k in reversed(range(_TERMS)):
-        series = 1 / math.factorial(2 * k + order) - y * series
-    return jnp.where(near, series, _quotient(order, jnp.where(near, 1.0, x)))
+        series = 1 / math.factorial(2 * k + order) - x * series
+    return series
 
 
 def _quotient(order: int, x: Float[Array, "..."]) -> Float[Array, "..."]:

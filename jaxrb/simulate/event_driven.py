@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import dataclasses
 import math
 from functools import partial
 from typing import Literal
@@ -99,6 +100,7 @@ class EventDriven(AbstractMethod):
 
     def solve(self, world, state, t0, t1, save):
         plan = self._plan(t0, t1)
+        state = _for_flow(self.flow, world, state)
         system, phase = build(world, state, standing=plan.rest)
         code = initial_code(world, state, system, phase)
         times = save.times(t0, t1, self.dt, plan.n_steps)
@@ -159,6 +161,25 @@ def LGVCI(dt: float, **options) -> EventDriven:  # noqa: N802  (the paper's name
         options: of `EventDriven`.
     """
     return EventDriven(LieVariational(), dt, **options)
+
+
+def _for_flow(flow: AbstractFlow, world: World, state: State) -> State:
+    """The state with what the flow advances; raises `ValueError` if they do not fit."""
+    name = type(flow).__name__
+    if world.joints and not flow.has_pins:
+        raise ValueError(
+            f"{name} does not know joints: World.joints must be empty, or use another flow such "
+            "as QuaternionEnergyMomentum."
+        )
+    if flow.has_stretch and state.stretch is None:
+        zero = jnp.zeros((*state.position.shape[:-1], 6), state.position.dtype)
+        return dataclasses.replace(state, stretch=zero)
+    if state.stretch is not None and not flow.has_stretch:
+        raise ValueError(
+            f"State.stretch belongs to DirectorEnergyMomentum and would be lost by {name}: leave "
+            "it out, with dataclasses.replace(state, stretch=None), if that is what you mean."
+        )
+    return state
 
 
 def _schedule(times: np.ndarray, t0: float, t1: float, plan: Plan):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..bodies import Inertial, State
+from ..bodies import Inertial, State, stretch as stretches
 from ..bodies.state import to_phase
 from ..math import Vec3, cross, dot, rotate
 from .system import body_order, build
@@ -23,10 +23,13 @@ def gaps(world: World, state: State) -> Float[Array, "n_bodies n_obstacles"]:
 
 
 def kinetic_energy(world: World, state: State) -> Float[Array, ""]:
-    """sum of (m v.v + Omega.J Omega)/2 [J]."""
-    inertial = Inertial.of(world.bodies, state.position.dtype)
+    """sum of (m v.v + Omega.J Omega)/2, and what is in `State.stretch` [J]."""
+    inertial = Inertial.of(world.bodies, state.position.dtype, world.pins)
     v, omega = Vec3.of(state.velocity), Vec3.of(state.angular_velocity)
     twice = inertial.mass * dot(v, v) + dot(omega, inertial.inertia.matvec(omega))
+    if state.stretch is not None:
+        stretch = stretches.of_array(state.stretch)
+        twice += 2 * stretches.stretch_energy(stretch, inertial.about_pivot())
     return jnp.sum(twice) / 2
 
 

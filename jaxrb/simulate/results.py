@@ -13,7 +13,9 @@ class RESULTS(eqx.Enumeration):
     successful = ""
     nonlinear_solve_failed = (
         "The implicit equations of the flow were not solved to round-off: reduce dt, or raise "
-        "the iterations of the flow (LieVariational(iterations=...))."
+        "the iterations of the flow, as in LieVariational(iterations=...). Those of "
+        "LieVariational and QuaternionVariational have no real solution once the angular "
+        "velocity times dt is above about 1."
     )
     root_not_found = (
         "The time of an impact could not be located: the gap function is not continuous to "
@@ -53,6 +55,11 @@ class RESULTS(eqx.Enumeration):
         "seeds; avoid details much smaller than the solid, edges in an Implicit, and faces that "
         "meet an obstacle exactly flat."
     )
+    joint_violated = (
+        "A pinned body does not satisfy its joint at the start: its position must be "
+        "point - R anchor and its velocity -R (angular_velocity x anchor), with the rotation R "
+        "of State.quaternion."
+    )
     invalid_contact_law = "The restitution of World.contact_law must lie in [0, 1]."
 
 
@@ -71,6 +78,7 @@ class Code(enum.IntEnum):
     invalid_body = 9
     closest_point_not_found = 10
     invalid_contact_law = 11
+    joint_violated = 12
 
 
 def first_failure(*conditions: tuple[Array, Code]) -> Int[Array, ""]:

@@ -83,6 +83,7 @@ def reaction(phase: Phase, held: Held, system: System) -> tuple[PerContact, PerC
         phase.orientation * spin / 2.0,
         gravity * system.inertial.mass,
         cross(phase.angular_momentum, omega),
+        jax.tree.map(jnp.zeros_like, phase.stretch),
     )
 
     find = system.contacts.find

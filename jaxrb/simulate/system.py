@@ -6,14 +6,14 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Int
+from jaxtyping import Array, Bool, Int
 
 from ..bodies import Inertial, Phase, State
 from ..bodies.rigid_body import possible_inertia
 from ..bodies.state import UNIT_TOLERANCE, check_bodies, from_phase, to_phase
 from ..contact import HalfSpaceContacts
 from ..impact import AbstractContactLaw
-from ..math import Vec3
+from ..math import Vec3, cross, dot, rotate
 from .results import Code, first_failure
 from .world import World
 
@@ -55,7 +55,7 @@ def build(world: World, state: State, *, standing: bool = False) -> tuple[System
     world, state = eqx.combine(numbers, indices)
     order = body_order(world)
     bodies = [world.bodies[i].centered() for i in order]
-    inertial = Inertial.of(bodies, dtype)
+    inertial = Inertial.of(bodies, dtype, [world.pins[i] for i in order])
     contacts = None
     if world.obstacles:
         contacts = HalfSpaceContacts.of(bodies, world.obstacles, standing=standing)
@@ -85,6 +85,9 @@ def initial_code(world: World, state: State, system: System, phase: Phase) -> In
         & jnp.all(system.inertial.mass > 0)
         & jnp.all(jnp.stack([jnp.ones((), bool), *(jnp.all(leaf >= 0) for leaf in lengths)]))
     )
+    joined = jnp.ones((), bool)
+    if system.inertial.pivot is not None:
+        joined = jnp.all(_satisfied(system.inertial, phase))
     law = [leaf for leaf in jax.tree.leaves(system.contact_law)]
     lawful = jnp.all(jnp.stack([jnp.all((leaf >= 0) & (leaf <= 1)) for leaf in law]))
     penetrating = lost = jnp.zeros((), bool)
@@ -97,9 +100,30 @@ def initial_code(world: World, state: State, system: System, phase: Phase) -> In
         (jnp.any(jnp.abs(length - 1) > UNIT_TOLERANCE), Code.non_unit_quaternion),
         (~possible, Code.invalid_body),
         (~lawful, Code.invalid_contact_law),
+        (~joined, Code.joint_violated),
         (lost, Code.closest_point_not_found),
         (penetrating, Code.initial_penetration),
     )
+
+
+def _satisfied(inertial: Inertial, phase: Phase) -> Bool[Array, " n_bodies"]:
+    """Whether pinned bodies are where their joints hold them, and move as they may.
+
+    To a thousandth of the arm and of the speed, and in a slow moment of a fast body to 1e-4 of
+    the speed that its angular velocity could give: flows put the rest right.
+    """
+    pivot = inertial.pivot
+    assert pivot is not None
+    arm, omega = pivot.arm, inertial.angular_velocity(phase)
+    off = phase.position - pivot.point - rotate(phase.orientation, arm)
+    around = cross(omega, arm)
+    slip = inertial.velocity(phase) - rotate(phase.orientation, around)
+    length = dot(arm, arm)
+    speed = jnp.maximum(dot(around, around), 1e-2 * dot(omega, omega) * length)
+    round_off = (8 * jnp.finfo(length.dtype).eps) ** 2
+    allowed = 1e-6 * length + round_off * dot(pivot.point, pivot.point)
+    near = (dot(off, off) <= allowed) & (dot(slip, slip) <= 1e-6 * speed)
+    return ~pivot.pinned | near
 
 
 def _permute(leaf: Array, order: np.ndarray) -> Array:

@@ -1,0 +1,84 @@
+"""What the flows of bodies that turn about a point have in common.
+
+The point is the centre of mass, or the pivot of a pinned body. A free centre of mass moves on
+its parabola, which every scheme of second order here follows exactly.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..bodies import Inertial, Phase
+from ..math import InertiaTensor, Quat, Sym3, Vec3, cross, dot, rotate, rotate_inverse, select
+
+Duration = Float[Array, ""] | float
+
+
+class Weight(NamedTuple):
+    """Gravity on pinned bodies: a moment about the pivot."""
+
+    lever: Vec3  # mass times the arm from the pivot to the centre of mass, body [kg m]
+    gravity: Vec3  # world [m/s^2]
+
+    def moment(self, orientation: Quat) -> Vec3:
+        """About the pivot, body frame [N m]."""
+        return cross(self.lever, rotate_inverse(orientation, self.gravity))
+
+    def potential(self, orientation: Quat) -> Float[Array, " n_bodies"]:
+        """Zero where the centre of mass is level with the pivot [J]."""
+        return -dot(self.lever, rotate_inverse(orientation, self.gravity))
+
+
+class Turning(NamedTuple):
+    """The rotation of bodies about their points."""
+
+    orientation: Quat
+    momentum: Vec3  # about the point, body frame [kg m^2/s]
+    inertia: InertiaTensor  # about the point, body frame [kg m^2]
+    weight: Weight | None  # None where every body is free
+
+
+def turning(phase: Phase, inertial: Inertial, gravity: Vec3) -> Turning:
+    """The rotational part of a phase."""
+    pivot = inertial.pivot
+    if pivot is None:
+        return Turning(phase.orientation, phase.angular_momentum, inertial.inertia, None)
+    momentum = pivot.inertia.matvec(inertial.angular_velocity(phase))
+    weight = Weight(pivot.arm * inertial.mass, gravity)
+    return Turning(phase.orientation, momentum, pivot.inertia, weight)
+
+
+def ballistic(h: Duration, phase: Phase, inertial: Inertial, gravity: Vec3) -> tuple[Vec3, Vec3]:
+    """Position and linear momentum of free bodies after a time h."""
+    m, gamma = inertial.mass, phase.linear_momentum
+    # Adding the constant g h^2/2 to x by itself would round the same way at every step, and
+    # the energy would drift with time.
+    position = phase.position + (gamma / m + gravity * (0.5 * h)) * h
+    return position, gamma + gravity * (m * h)
+
+
+def turned(
+    h: Duration,
+    phase: Phase,
+    increment: Quat,
+    momentum: Vec3,
+    inertial: Inertial,
+    gravity: Vec3,
+    stretch: Sym3 | None = None,
+) -> Phase:
+    """The phase after a turn by an increment (of any length but 0), q' = q f."""
+    q = phase.orientation * increment
+    # Divided by its own length, it does not drift from unit length.
+    q = q / jnp.sqrt(q.norm_squared())
+    position, linear = ballistic(h, phase, inertial, gravity)
+    pivot = inertial.pivot
+    if pivot is not None:
+        omega = pivot.inertia.solve(momentum)
+        momentum = inertial.inertia.matvec(omega)
+        velocity = rotate(q, cross(omega, pivot.arm))
+        held = (pivot.point + rotate(q, pivot.arm), velocity * inertial.mass)
+        position, linear = select(pivot.pinned, held, (position, linear))
+    return Phase(position, q, linear, momentum, stretch)
