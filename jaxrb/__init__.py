@@ -50,7 +50,9 @@ from .simulate import (
     gaps as gaps,
     kinetic_energy as kinetic_energy,
     linear_momentum as linear_momentum,
+    mean_reaction_forces as mean_reaction_forces,
     potential_energy as potential_energy,
+    reaction_forces as reaction_forces,
     simulate as simulate,
     simulate_batch as simulate_batch,
 )

@@ -20,7 +20,14 @@ import numpy as np
 from ..bodies import State
 from ..shapes import AbstractSolid, Placed, Rounded
 from ..simulate import RESULTS, EventDriven, SaveAt, Solution, World, simulate
-from ..viz import Energies, new_figure, plot_energies, plot_energy_error, save_figure
+from ..viz import (
+    Energies,
+    new_figure,
+    plot_angular_velocity,
+    plot_energies,
+    plot_energy_error,
+    save_figure,
+)
 from .cases import DEMOS, Case
 
 MOST_SAVES = 2000
@@ -200,10 +207,15 @@ def _draw(out: Path, world: World, flight: Flight, energies: Energies) -> list[P
     plot_energies(jumps.t, *parts, impact_times=moments[:MOST_SHOWN], ax=ax)
     error, ax = new_figure()
     plot_energy_error(energies.t, energies.total, impact_times=moments, ax=ax)
-    return [
+    written = [
         *save_figure(exchange, out / "energies.png", out / "energies.pdf"),
         *save_figure(error, out / "energy_error.png"),
     ]
+    if not world.obstacles:
+        spin, ax = new_figure()
+        plot_angular_velocity(flight.t, flight.states.angular_velocity[:, 0], ax=ax)
+        written += save_figure(spin, out / "angular_velocity.png")
+    return written
 
 
 def _with_jumps(world: World, flight: Flight) -> Energies:

@@ -77,7 +77,10 @@ def turned(
     pivot = inertial.pivot
     if pivot is not None:
         omega = pivot.inertia.solve(momentum)
-        momentum = inertial.inertia.matvec(omega)
+        # The change only: to convert the momentum to the pivot and back at every step would
+        # round the same way again and again, and the energy would drift.
+        change = pivot.inertia.solve(momentum - turning(phase, inertial, gravity).momentum)
+        momentum = phase.angular_momentum + inertial.inertia.matvec(change)
         velocity = rotate(q, cross(omega, pivot.arm))
         held = (pivot.point + rotate(q, pivot.arm), velocity * inertial.mass)
         position, linear = select(pivot.pinned, held, (position, linear))

@@ -12,7 +12,9 @@ from .observables import (
     gaps as gaps,
     kinetic_energy as kinetic_energy,
     linear_momentum as linear_momentum,
+    mean_reaction_forces as mean_reaction_forces,
     potential_energy as potential_energy,
+    reaction_forces as reaction_forces,
 )
 from .results import RESULTS as RESULTS
 from .saving import Impacts as Impacts, SaveAt as SaveAt, Solution as Solution, Stats as Stats

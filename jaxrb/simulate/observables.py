@@ -1,4 +1,4 @@
-"""Gaps, energies and momenta of a state."""
+"""Gaps, energies, momenta and forces of a state."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from jaxtyping import Array, Float
 
 from ..bodies import Inertial, State, stretch as stretches
 from ..bodies.state import to_phase
-from ..math import Vec3, cross, dot, rotate
+from ..math import Vec3, cross, dot, rotate, rotate_inverse
 from .system import body_order, build
 from .world import World
 
@@ -69,3 +69,49 @@ def angular_momentum(
     spin = rotate(phase.orientation, phase.angular_momentum)
     momentum = (cross(arm, phase.linear_momentum) + spin).array()
     return momentum if per_body else jnp.sum(momentum, axis=0)
+
+
+def reaction_forces(world: World, state: State) -> Float[Array, "n_bodies 3"]:
+    """The force of each body's pin at this instant, world frame [N]; 0 on free bodies.
+
+    m (a - g) with the acceleration a of the centre of mass that follows from Euler's equations
+    about the pivot.
+    """
+    inertial = Inertial.of(world.bodies, state.position.dtype, world.pins)
+    pivot = inertial.pivot
+    if pivot is None:
+        return jnp.zeros_like(state.position)
+    gravity = Vec3.of(world.gravity.astype(state.position.dtype))
+    q, omega = to_phase(state, inertial).orientation, Vec3.of(state.angular_velocity)
+    weight = cross(pivot.arm, rotate_inverse(q, gravity)) * inertial.mass
+    rate = pivot.inertia.solve(cross(pivot.inertia.matvec(omega), omega) + weight)
+    acceleration = cross(rate, pivot.arm) + cross(omega, cross(omega, pivot.arm))
+    force = (rotate(q, acceleration) - gravity) * inertial.mass
+    return jnp.where(pivot.pinned[:, None], force.array(), 0.0)
+
+
+def mean_reaction_forces(
+    world: World, ts: Float[Array, " n"], states: State
+) -> Float[Array, "n_steps n_bodies 3"]:
+    """The mean force of each body's pin between successive times, world frame [N].
+
+    From the balance of linear momentum, (p' - p)/h - m g; 0 on free bodies. Between the steps
+    of `EnergyMidpoint`, saved with `SaveAt(every=1)`, it is the multiplier lambda of Geradin
+    and Rixen, eq. (306a).
+
+    Args:
+        world: the bodies and their pins.
+        ts: times [s], shape (n,).
+        states: at these times, with a leading axis of n.
+
+    Returns:
+        Shape (n - 1, n_bodies, 3).
+    """
+    inertial = Inertial.of(world.bodies, states.position.dtype, world.pins)
+    if inertial.pivot is None:
+        return jnp.zeros_like(states.position[1:])
+    h = (ts[1:] - ts[:-1])[:, None, None]
+    change = (states.velocity[1:] - states.velocity[:-1]) / h
+    gravity = world.gravity.astype(change.dtype)[None, None, :]
+    force = inertial.mass[None, :, None] * (change - gravity)
+    return jnp.where(inertial.pivot.pinned[None, :, None], force, 0.0)

@@ -15,6 +15,7 @@ from .figure import (
 )
 from .snapshots import plot_snapshots as plot_snapshots, surface as surface
 from .trajectories import (
+    plot_angular_velocity as plot_angular_velocity,
     plot_divergence as plot_divergence,
     plot_heights as plot_heights,
     pose_distance as pose_distance,

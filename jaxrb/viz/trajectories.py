@@ -1,4 +1,4 @@
-"""Trajectories beside each other: heights, and how far they are apart."""
+"""Trajectories: heights, spins, and how far they are apart."""
 
 from __future__ import annotations
 
@@ -66,6 +66,31 @@ def plot_heights(
             ax.plot(time, height, label=label, **(next(others) if index else first))
         ax.set_ylabel("height of the centre of mass [m]")
         ax.set_ylim(bottom=min(0.0, ax.get_ylim()[0]))
+        finish(ax, time)
+    return ax
+
+
+def plot_angular_velocity(
+    time: Sequence[float], angular_velocity: Sequence, *, ax: Axes | None = None
+) -> Axes:
+    """The components of an angular velocity in the body frame against time.
+
+    Args:
+        time: [s], shape (n,).
+        angular_velocity: [rad/s], shape (n, 3).
+        ax: to draw into; a new figure by default.
+
+    Returns:
+        The axes.
+    """
+    import matplotlib as mpl  # noqa: PLC0415  (optional)
+
+    with mpl.rc_context(STYLE):
+        ax = new_axes() if ax is None else ax
+        for index, color in enumerate((BLUE, ORANGE, BLACK)):
+            component = np.asarray(angular_velocity)[:, index]
+            ax.plot(time, component, color=color, lw=1, label=rf"$\Omega_{index + 1}$")
+        ax.set_ylabel("angular velocity [rad/s]")
         finish(ax, time)
     return ax
 

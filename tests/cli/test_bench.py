@@ -7,7 +7,7 @@ import pytest
 
 from jaxrb import bench
 from jaxrb.__main__ import main
-from jaxrb.bench import compilation
+from jaxrb.bench import compilation, flows
 from jaxrb.bench.timing import Spread, round_robin
 
 NUMBER = r"[\d.e+-]+"
@@ -53,6 +53,14 @@ def test_gradient(capsys):
     assert main(["bench", "gradient", *TINY]) == 0
     text = capsys.readouterr().out
     for name in ("forward run", "reverse mode, grad", "forward mode, jvp"):
+        assert min(rows(text, name, rf"({NUMBER})   {SPREAD}")) > 0
+
+
+def test_flows(capsys, monkeypatch):
+    monkeypatch.setattr(flows, "FLOWS", flows.FLOWS[:2])
+    assert main(["bench", "flows", *TINY]) == 0
+    text = capsys.readouterr().out
+    for name in ("LieVariational", "QuaternionVariational"):
         assert min(rows(text, name, rf"({NUMBER})   {SPREAD}")) > 0
 
 

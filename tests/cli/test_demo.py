@@ -82,6 +82,22 @@ def test_prints_the_impacts_of_a_cube(demo):
     assert "box, half extents (1.73205, 1.73205, 1.73205) m, rounded by 1e-13 m\n" in text
 
 
+def test_turns_a_top(demo):
+    """It falls, gains kinetic energy and rises again; its spin about its axis stays."""
+    status, text, out = demo("top", "--steps", "240")
+    assert status == 0
+    assert "QuaternionEnergyMomentum" in text and "pin     at (0, 0, -0.075) m" in text
+    assert "impact" not in text
+    arrays = load(out)
+    height = arrays["position"][:, 0, 2]
+    assert height[0] == pytest.approx(0.0375) and height.min() < 0.035
+    assert height[-1] - height.min() > 1e-4
+    spin = arrays["angular_velocity"][:, 0, 2]
+    np.testing.assert_allclose(spin, 400, rtol=1e-5)  # constant but for O(dt^2)
+    np.testing.assert_allclose(arrays["energy"], arrays["energy"][0], rtol=1e-12)
+    assert (out / "angular_velocity.png").exists()
+
+
 def test_describes_nested_shapes():
     """A union placed as a whole is described by its parts, from the inside to the outside."""
     quarter = (1.0, 0.0, 0.0, 1.0)
@@ -98,7 +114,15 @@ def test_describes_nested_shapes():
 
 def test_says_what_it_did(demo):
     _, text, out = demo("I")
-    for words in ("Case I:", "normal (0, 0, 1)", "LGVCI", "0.01 s", "1000 steps", "compile", "run"):
+    for words in (
+        "Case I:",
+        "normal (0, 0, 1)",
+        "LieVariational",
+        "0.01 s",
+        "1000 steps",
+        "compile",
+        "run",
+    ):
         assert words in text
     for path in out.iterdir():
         assert str(path) in text
