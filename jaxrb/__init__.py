@@ -48,6 +48,7 @@ from .simulate import (
     angular_momentum as angular_momentum,
     energy as energy,
     gaps as gaps,
+    joint_errors as joint_errors,
     kinetic_energy as kinetic_energy,
     linear_momentum as linear_momentum,
     mean_reaction_forces as mean_reaction_forces,

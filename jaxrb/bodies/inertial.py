@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float
 
-from ..math import InertiaTensor, Sym3, Vec3, dot, hadamard
+from ..math import InertiaTensor, Sym3, Vec3, cross, dot, hadamard, rotate, select
 from ..math.small import stack_inertia
 from .joints import Pin
 from .phase import Phase
@@ -55,6 +55,16 @@ class Inertial(eqx.Module):
     def angular_velocity(self, phase: Phase) -> Vec3:
         """In the body frame [rad/s]."""
         return self.inertia.solve(phase.angular_momentum)
+
+    def joint_errors(self, phase: Phase) -> tuple[Vec3, Vec3]:
+        """How far pinned bodies are off their points [m], and slip there [m/s]; 0 for others."""
+        pivot = self.pivot
+        if pivot is None:
+            return phase.position * 0.0, phase.position * 0.0
+        q, omega = phase.orientation, self.angular_velocity(phase)
+        off = phase.position - pivot.point - rotate(q, pivot.arm)
+        slip = self.velocity(phase) - rotate(q, cross(omega, pivot.arm))
+        return select(pivot.pinned, (off, slip), (off * 0.0, slip * 0.0))
 
     def about_pivot(self) -> InertiaTensor:
         """The inertia about the points about which the bodies turn."""

@@ -13,7 +13,7 @@ from ..bodies.rigid_body import possible_inertia
 from ..bodies.state import UNIT_TOLERANCE, check_bodies, from_phase, to_phase
 from ..contact import HalfSpaceContacts
 from ..impact import AbstractContactLaw
-from ..math import Vec3, cross, dot, rotate
+from ..math import Vec3, cross, dot
 from .results import Code, first_failure
 from .world import World
 
@@ -114,16 +114,13 @@ def _satisfied(inertial: Inertial, phase: Phase) -> Bool[Array, " n_bodies"]:
     """
     pivot = inertial.pivot
     assert pivot is not None
-    arm, omega = pivot.arm, inertial.angular_velocity(phase)
-    off = phase.position - pivot.point - rotate(phase.orientation, arm)
-    around = cross(omega, arm)
-    slip = inertial.velocity(phase) - rotate(phase.orientation, around)
-    length = dot(arm, arm)
+    omega, length = inertial.angular_velocity(phase), dot(pivot.arm, pivot.arm)
+    off, slip = inertial.joint_errors(phase)
+    around = cross(omega, pivot.arm)
     speed = jnp.maximum(dot(around, around), 1e-2 * dot(omega, omega) * length)
     round_off = (8 * jnp.finfo(length.dtype).eps) ** 2
     allowed = 1e-6 * length + round_off * dot(pivot.point, pivot.point)
-    near = (dot(off, off) <= allowed) & (dot(slip, slip) <= 1e-6 * speed)
-    return ~pivot.pinned | near
+    return (dot(off, off) <= allowed) & (dot(slip, slip) <= 1e-6 * speed)
 
 
 def _permute(leaf: Array, order: np.ndarray) -> Array:

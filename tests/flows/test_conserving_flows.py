@@ -122,8 +122,12 @@ def test_the_printed_equations_of_the_midpoint_rule(update):
     world, state, body = nutating_top()
     h, n = 5e-3, 8
     start = np.asarray(state.quaternion[0]), np.asarray(state.angular_velocity[0])
-    rotation, omega, x, v = textbook.energy_midpoint(*body, h, n, *start, update == "printed")
-    final = fly(world, state, rb.EnergyMidpoint(update), h, n * h).final
+    printed = update == "printed"
+    rotation, omega, x, v, force = textbook.energy_midpoint(*body, h, n, *start, printed)
+    sol = fly(world, state, rb.EnergyMidpoint(update), h, n * h, save=rb.SaveAt(every=1))
+    final = sol.final
+    mean = rb.mean_reaction_forces(world, sol.ts, sol.states)
+    np.testing.assert_allclose(mean[-1, 0], force, rtol=1e-10)
     np.testing.assert_allclose(final.rotation_matrix[0], rotation, atol=1e-12)
     np.testing.assert_allclose(final.angular_velocity[0], omega, atol=1e-10)
     np.testing.assert_allclose(final.position[0], x, atol=1e-12)
@@ -251,6 +255,48 @@ def test_the_corrected_midpoint_rule_conserves_the_energy_of_a_top(update):
             assert max(change.values()) < 1e-12
         else:
             assert change[5e-3] > 10 * change[1e-3] > 1e-9
+
+
+def test_forces_and_errors_of_a_pin():
+    """The slip at the pin tends to zero with order 2. As it changes sign at every step, the
+    multipliers approach the exact force with order 1, the means of two of them with order 2.
+    """
+    world, state, _ = nutating_top()
+    instant = jax.vmap(lambda s: rb.reaction_forces(world, s)[0])
+    worst, slips, sizes = [], [], np.array([4e-3, 2e-3, 1e-3])
+    for h in sizes:
+        sol = fly(world, state, FLOWS["midpoint"], h, 0.2, save=rb.SaveAt(every=1))
+        exact = instant(sol.states)
+        force = rb.mean_reaction_forces(world, sol.ts, sol.states)[:, 0]
+        middle = force - (exact[1:] + exact[:-1]) / 2
+        of_two = (force[1:] + force[:-1]) / 2 - exact[1:-1]
+        worst.append([np.abs(e).max() / np.abs(exact).max() for e in (middle, of_two)])
+        off, slip = jax.vmap(lambda s: rb.joint_errors(world, s))(sol.states)
+        assert np.abs(off).max() < 1e-13
+        slips.append(np.abs(slip).max())
+    one, two = np.transpose(worst)
+    assert abs(slope(sizes, one) - 1) < 0.2
+    assert abs(slope(sizes, two) - 2) < 0.2
+    assert two[-1] < 1e-3
+    assert abs(slope(sizes, slips) - 2) < 0.2
+
+
+def test_a_pendulum_pulls_at_its_pin():
+    """At rest with its weight; passing through the bottom with m (g + l omega^2) besides."""
+    body = rb.RigidBody(rb.Sphere(0.1), 2.0, (0.5, 0.5, 0.5))
+    pins = [rb.Pin(0, (0, 0, 0.7), (1.0, 2.0, 3.0))]
+    world = rb.World([body, body], gravity=(0, 0, -10.0), joints=pins)
+    upright, still = np.tile([1.0, 0, 0, 0], (2, 1)), np.zeros((2, 3))
+    position = np.array([[1, 2, 2.3], [5.0, 5, 5]])
+    resting = rb.State(position, upright, still, still)
+    force = rb.reaction_forces(world, resting)
+    np.testing.assert_allclose(force, [[0, 0, 20], [0, 0, 0]], atol=1e-14)
+    spin = np.array([[3.0, 0, 0], [0.0, 4, 0]])
+    moving = rb.State(position, upright, [[0.0, 3 * 0.7, 0], [0, 0, 0]], spin)
+    force = rb.reaction_forces(world, moving)
+    np.testing.assert_allclose(force, [[0, 0, 20 + 2 * 0.7 * 9], [0, 0, 0]], atol=1e-13)
+    for errors in rb.joint_errors(world, moving):
+        np.testing.assert_allclose(errors, np.zeros((2, 3)), atol=1e-15)
 
 
 # --- in an event-driven simulation -----------------------------------------------------------

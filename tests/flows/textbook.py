@@ -183,7 +183,8 @@ def energy_midpoint(inertia, mass, arm, gravity, h, n, q, omega, printed):
     """Geradin and Rixen's residual (341) for x', e and lambda, and their update of step (iv).
 
     `inertia` is about the centre of mass. With `printed`, the mean of the momenta is that of
-    eq. (310), else the mean of the angular velocities that of eq. (326).
+    eq. (310), else the mean of the angular velocities that of eq. (326). Returns rotation,
+    angular velocity, position, velocity and the multiplier of the last step.
     """
     inertia, arm, gravity = np.diag(inertia), np.array(arm, float), np.array(gravity, float)
     r = matrix(q)
@@ -213,11 +214,11 @@ def energy_midpoint(inertia, mass, arm, gravity, h, n, q, omega, printed):
             )
 
         z = newton(residual, np.concatenate([x + h * v, h / 2 * omega, -mass * gravity]))
-        x1, e = z[:3], z[3:6]
+        x1, e, force = z[:3], z[3:6], z[6:]
         if printed:
             last = r @ half(e) @ half(e)
             omega = np.linalg.solve(inertia, last.T @ following(e))
         else:
             omega = 4 / h * e - omega
         r, v, x = r @ half(e) @ half(e), 2 / h * (x1 - x) - v, x1
-    return r, omega, x, v
+    return r, omega, x, v, force
