@@ -4,6 +4,9 @@ import sys
 from pathlib import Path
 
 import jax
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
 
@@ -17,3 +20,122 @@ def test_throw_to_target():
     assert impacts == 2
     assert first > 0.5
     assert last < 1e-3
+
+
+def dop853(rate, start, ts):
+    """At the times ts, to some 1e-12."""
+    span = (0.0, ts[-1])
+    return solve_ivp(rate, span, start, "DOP853", ts, rtol=1e-13, atol=1e-13).y.T
+
+
+@pytest.mark.parametrize("moments", [(6.0, 8.0, 3.0), (8.0, 6.0, 3.0)])
+@pytest.mark.parametrize("omega0", [(10.0, 20.0, 20.0), (-1.0, 9.0, -2.0)])
+def test_exact_rotation_of_a_free_body(moments, omega0):
+    """On both sides of the separatrix, and for both orientations of the axes."""
+    import betsch_siebert
+
+    moments = np.array(moments)
+
+    def rate(_, y):
+        r, omega = y[:9].reshape(3, 3), y[9:]
+        turning = np.cross(r, omega)  # the rows of R times hat(omega)
+        return np.concatenate([turning.reshape(9), np.cross(moments * omega, omega) / moments])
+
+    ts = np.array([0.1, 1.0])
+    for t, y in zip(ts, dop853(rate, np.append(np.eye(3), omega0), ts), strict=True):
+        exact = betsch_siebert.exact_free_rotation(moments, omega0, t)
+        np.testing.assert_allclose(exact, y[:9].reshape(3, 3), atol=1e-11)
+
+
+@pytest.mark.slow
+def test_betsch_siebert(tmp_path, capsys):
+    import betsch_siebert as example
+
+    free_steps, top_steps = (500, 1000), (1000, 2000)
+    found = example.main(tmp_path, free_steps, top_steps)
+    for errors, steps in ((found["free"], free_steps), (found["top"], top_steps)):
+        assert set(errors) == {"QUAT.EM", "QUAT.VI", "DIR.EM", "ALGO.C1"}
+        for error in errors.values():
+            assert abs(example.order(steps, error) - 2) < 0.1
+    for name in ("free", "QUAT.EM", "DIR.EM"):
+        assert found["flights"][name].energy_error < 1e-12
+        assert found["flights"][name].momentum_error < 1e-12
+    # These keep to the vertical momentum, not to the energy.
+    for name in ("QUAT.VI", "ALGO.C1"):
+        assert found["flights"][name].momentum_error < 1e-12
+        assert found["flights"][name].energy_error > 1e-4
+
+    top = example.gyro_top()
+    assert 1 / 100 > top.limit > 0.007
+    assert np.isnan(example.error_after_one_second(top, "QUAT.VI", 100))
+    names = [f"betsch_siebert_{n}.{ending}" for n in (1, 3, 4, 5) for ending in ("png", "pdf")]
+    assert all((tmp_path / name).stat().st_size > 1e4 for name in names)
+    assert "order" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("precession", [0.0, -10.0])
+def test_exact_motion_of_a_heavy_top(precession):
+    """Against Euler's equations about the tip, of which the Euler angles are the solution."""
+    import geradin_rixen_top as example
+
+    about = example.ACROSS + example.MASS * example.LENGTH**2
+    moments = np.array([about, about, example.ALONG])
+    weight = example.MASS * example.GRAVITY * example.LENGTH
+
+    def rate(_, y):
+        r, omega = y[:9].reshape(3, 3), y[9:]
+        moment = weight * np.array([r[2, 1], -r[2, 0], 0.0])
+        spin = (np.cross(moments * omega, omega) + moment) / moments
+        return np.append(np.cross(r, omega), spin)
+
+    _, start = example.top(precession)
+    r0, omega0 = np.asarray(start.rotation_matrix[0]), np.asarray(start.angular_velocity[0])
+    ts = np.linspace(0.0, 2.0, 401)
+    found = dop853(rate, np.append(r0, omega0), ts)
+    exact = example.exact_motion(precession, ts)
+    r, omega = found[:, :9].reshape(-1, 3, 3), found[:, 9:]
+    np.testing.assert_allclose(exact.axis(), r[:, :, 2], atol=1e-11)
+    np.testing.assert_allclose(exact.transverse(), omega[:, 0], atol=1e-9)
+    np.testing.assert_allclose(np.sin(exact.theta) * np.sin(exact.phi), r[:, 2, 0], atol=1e-10)
+    # The force is m (a - g), with a by differences of order 4.
+    h = ts[1]
+    steps = [example.LENGTH * r[k : len(ts) - 4 + k, :, 2] for k in range(5)]
+    weights = np.array([-1, 16, -30, 16, -1]) / (12 * h**2)
+    acceleration = np.tensordot(weights, steps, 1) + np.array([0.0, 0.0, example.GRAVITY])
+    force = example.exact_force(exact, precession)[2:-2]
+    np.testing.assert_allclose(example.MASS * acceleration, force, atol=1e-5 * np.abs(force).max())
+    # And the period, by quadrature, is that of Jacobi's functions.
+    period = example.nutation(precession).period
+    later = example.exact_motion(precession, np.linspace(0.0, period, 401))
+    np.testing.assert_allclose(later.theta[-1], example.TILT, atol=1e-12)
+    ends = [later.theta.min(), later.theta.max()]
+    np.testing.assert_allclose(ends, example.nutation(precession).span, atol=1e-12)
+
+
+@pytest.mark.slow
+def test_geradin_rixen_top(tmp_path, capsys):
+    import geradin_rixen_top as example
+
+    steps = (2e-3, 5e-3)
+    found = example.main(tmp_path, steps, t1=2.0)
+    assert set(found) == {1, 2}
+
+    def order(errors):
+        return np.log(errors[1] / errors[0]) / np.log(steps[1] / steps[0])
+
+    for numbers in found.values():
+        for name in ("theta, largest [rad]", "period of the nutation [s]"):
+            exact, *simulated = numbers[name]
+            assert abs(order(np.abs(np.array(simulated) - exact)) - 2) < 0.1
+        exact, *simulated = numbers["theta, least [rad]"]
+        np.testing.assert_allclose(simulated, exact, atol=1e-6)
+        assert max(numbers["energy, corrected update"]) < 1e-12
+        assert min(numbers["energy, printed update"]) > 1e-9
+        assert abs(order(numbers["energy, printed update"]) - 2) < 0.1
+        assert max(numbers["constraint, position"]) < 1e-12
+        assert abs(order(numbers["constraint, velocity"]) - 2) < 0.1
+        assert abs(order(numbers["force, mean of steps"]) - 2) < 0.1
+        assert max(numbers["force of a step"]) < 0.05
+    names = [f"geradin_rixen_{n}.{ending}" for n in (6, 7) for ending in ("png", "pdf")]
+    assert all((tmp_path / name).stat().st_size > 1e4 for name in names)
+    assert "period" in capsys.readouterr().out

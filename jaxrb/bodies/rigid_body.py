@@ -117,7 +117,7 @@ def _check_inertia(inertia: Array) -> None:
     if largest > others * (1 + EXCESS + tolerance):
         raise ValueError(impossible)
     if largest > others * (1 + tolerance):
-        warnings.warn(impossible, stacklevel=3)
+        warnings.warn(impossible, stacklevel=5)  # past Equinox, at the call of RigidBody
 
 
 def possible_inertia(inertia: InertiaTensor) -> Bool[Array, "..."]:
