@@ -27,6 +27,14 @@ FLOWS = {
 }
 PAPER = ["QUAT.EM", "QUAT.VI", "DIR.EM", "ALGO.C1"]
 every_flow = pytest.mark.parametrize("flow", FLOWS.values(), ids=FLOWS)
+# Derivatives take long to compile.
+every_flow_slowly = pytest.mark.parametrize(
+    "flow",
+    [
+        pytest.param(flow, id=name, marks=() if name == "QUAT.EM" else pytest.mark.slow)
+        for name, flow in FLOWS.items()
+    ],
+)
 
 # Betsch and Siebert, section 5.1.
 MOMENTS = np.array([6.0, 8.0, 3.0])
@@ -302,7 +310,7 @@ def test_a_pendulum_pulls_at_its_pin():
 # --- in an event-driven simulation -----------------------------------------------------------
 
 
-@every_flow
+@every_flow_slowly
 def test_a_bounce_and_its_derivatives(flow):
     """An ellipsoid falls for 5 s, with two elastic impacts."""
     world, state = paper_scene(rb.Ellipsoid((2.0, 3.0, 4.0)), (5.0, 4.0, 2.6))
@@ -326,7 +334,7 @@ def test_a_bounce_and_its_derivatives(flow):
     np.testing.assert_allclose(forward, reverse, rtol=1e-12)
 
 
-@every_flow
+@every_flow_slowly
 def test_derivatives_of_a_top(flow):
     """By where it is pinned, its mass and gravity: all that enters through the pin."""
     world, state, length, _ = gyro_top()
@@ -383,7 +391,7 @@ def test_directors_go_on_from_a_saved_state():
         np.testing.assert_allclose(a, b, rtol=1e-13, atol=1e-13)
 
 
-@every_flow
+@every_flow_slowly
 def test_single_precision(flow):
     world, state, _, _ = gyro_top()
     single = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), (world, state))

@@ -58,6 +58,7 @@ def test_support_is_the_furthest_vertex(seed):
     np.testing.assert_allclose(found, furthest, rtol=0, atol=1e-15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [jax.jacfwd, jax.jacrev])
 def test_derivatives_by_the_vertices(mode):
     vertices = random_vertices(20)
@@ -123,6 +124,7 @@ def test_single_precision():
     np.testing.assert_allclose(found, energy(worlds, states), rtol=5e-5)
 
 
+@pytest.mark.slow
 def test_gradient_through_a_bounce_on_a_vertex():
     """Built outside of what is differentiated; only the vertices move."""
     worlds, states = polyhedra([50])

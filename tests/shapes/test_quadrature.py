@@ -150,6 +150,7 @@ def test_box_less_box(name):
     assert_properties(shape, inertia_of([box(HALF, (0, 0, 0)), hole]))
 
 
+@pytest.mark.slow
 def test_drilled_cylinder_in_single_precision():
     whole = rb.Cylinder(jnp.float32(1.0), jnp.float32(0.8))
     drill = rb.Cylinder(jnp.float32(0.4), jnp.float32(2.0))

@@ -232,6 +232,7 @@ def outputs(shape, d):
 WEDGE_CASES = np.array([[0.35, 0.93, 0.1], [-0.5, -0.84, -0.2], [-0.4, -0.6, 0.6]])
 
 
+@pytest.mark.slow
 def test_derivatives_by_direction_and_all_numbers():
     """At corners, on edges and faces, in both modes; the point is the derivative of the height
     (eqs. 90, 94), and its own derivative is the lever arm's."""
@@ -249,6 +250,7 @@ def test_derivatives_by_direction_and_all_numbers():
     np.testing.assert_allclose(forward, expected, rtol=0, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_second_derivatives():
     """Of the height over the edge of a lens: they are the derivatives of the point."""
     prepared = components(prepare(LENS))

@@ -38,6 +38,7 @@ def scene(height=1.5, spin=(2.0, 3.0, 1.0), e=1.0):
     return world, state
 
 
+@pytest.mark.slow
 def test_a_lens_bounces_on_its_rim_and_on_its_sides():
     world, state = scene()
     save = rb.SaveAt(every=10, impacts=16)
@@ -54,6 +55,7 @@ def test_a_lens_bounces_on_its_rim_and_on_its_sides():
     np.testing.assert_allclose(energy, energy[0], rtol=1e-11)
 
 
+@pytest.mark.slow
 def test_the_derivative_of_a_bounce_in_both_modes():
     """Against central differences of fourth order; one impact."""
 

@@ -104,6 +104,7 @@ def test_all_parameters_through_impacts_in_both_modes():
     np.testing.assert_allclose(reverse / scale, forward / scale, rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outer", [jax.jacfwd, jax.jacrev])
 @pytest.mark.parametrize("inner", [jax.jacfwd, jax.jacrev])
 def test_hessians_in_every_combination_of_modes(outer, inner):
@@ -245,6 +246,7 @@ def test_derivatives_of_what_is_saved():
         )
 
 
+@pytest.mark.slow
 def test_gradient_through_ten_impacts_of_a_box_matches_differences():
     """Uniform density: extents act through the inertia as well as the contact point."""
     method = rb.LGVCI(dt=0.01)

@@ -66,6 +66,7 @@ def test_eager_calls_compile_once():
     assert solve._solve._cache_size() == before
 
 
+@pytest.mark.slow
 def test_reverse_mode_memory_grows_like_the_square_root():
     def temporary(n_steps):
         gradient = jax.jit(jax.grad(lambda z: height(z, n_steps * 0.01)))

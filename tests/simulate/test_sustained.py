@@ -282,6 +282,7 @@ def test_a_contact_ends_where_its_force_would_pull(rockers):
         assert abs(slope(STEPS, error) - 2) < 0.1 and error[-1] < 1e-3
 
 
+@pytest.mark.slow
 def test_derivatives_include_the_shift_of_the_time_of_release():
     method = rb.LGVCI(dt=0.02, max_impacts=3, **REST)
 
@@ -301,6 +302,7 @@ SOLIDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(SOLIDS))
 def test_a_tumbling_solid_comes_to_lie_on_a_plane(name):
     """At the end it lies as in a minimum of its potential energy, slides and turns about the
