@@ -60,15 +60,17 @@ class DirectorEnergyMomentum(AbstractFlow):
 
     def step(self, duration, phase: Phase, inertial: Inertial, gravity: Vec3):
         q, m, inertia, weight = turning(phase, inertial, gravity)
+        size = dot(m, m)
         if weight is not None:
             weight = Weight(weight.lever, rotate_inverse(q, gravity))
+            size += weight.size() * (duration * duration)
         assert phase.stretch is not None
         euler, slow = euler_tensor(inertia).rows(), inertia.solve(m)
         start = phase.stretch.rows() + _rigid(slow, euler)
         step = _Step(duration, m, start, inertia, euler, weight)
         guess = slow + inertia.solve(cross(m, slow)) * (0.5 * duration)
         omega = newton3(_residual, guess, step, self.iterations)
-        error = relative_error(_residual(omega, step), dot(m, m))
+        error = relative_error(_residual(omega, step), size)
 
         u = omega * (0.25 * duration)
         # At a turn by pi the directors half-way have no length along two axes, and every X C

@@ -31,12 +31,17 @@ HalfTurn = Callable[[Vec3], Quat]
 
 
 class Balance(NamedTuple):
-    """What the equation of a step is made of; `load` is what its moment depends on."""
+    """What the equation of a step is made of.
+
+    `load` is what the moment depends on, `size` the square of what its impulse h tau is rounded
+    like, which at an equilibrium is larger than the impulse.
+    """
 
     duration: Duration  # [s]
     momentum: Vec3  # at the start, body frame [kg m^2/s]
     inertia: InertiaTensor
     load: Any
+    size: Float[Array, " n_bodies"] | float
 
 
 # The impulse h tau in the frame half-way [kg m^2/s], times the squared length of the
@@ -61,9 +66,11 @@ class AbstractMidpoint(AbstractFlow):
 
     def step(self, duration, phase: Phase, inertial: Inertial, gravity: Vec3):
         q, m, inertia, weight = turning(phase, inertial, gravity)
+        size = 0.0
         if weight is not None:
             weight = Weight(weight.lever, rotate_inverse(q, gravity))
-        balance = Balance(duration, m, inertia, weight)
+            size = weight.size() * (duration * duration)
+        balance = Balance(duration, m, inertia, weight, size)
         _, p, following, error = solve(self.half_turn, _of_weight, balance, self.iterations)
         return turned(duration, phase, p * p, following, inertial, gravity), error
 
@@ -83,7 +90,7 @@ def solve(
     With `mean_momentum` 2 J Omega is the sum of the momenta in the frame half-way, F^T m +
     F m', as Geradin and Rixen print in eq. (310); the energy is then not conserved.
     """
-    h, m, inertia, _ = balance
+    h, m, inertia, *_ = balance
     residual = partial(_of_mean_momentum if mean_momentum else _residual, half_turn, impulse)
     slow = inertia.solve(m)
     guess = slow + inertia.solve(cross(m, slow)) * (0.5 * h)
@@ -94,7 +101,7 @@ def solve(
     # From the balance, not from 2 J Omega - m: so that what Newton's rule leaves of the
     # equation does not reach the momentum.
     following = scaled(back, scaled(back, m) + pushed) / (n * n)
-    error = relative_error(residual(omega, balance), dot(m, m) + dot(pushed, pushed))
+    error = relative_error(residual(omega, balance), dot(m, m) + balance.size)
     too_far = dot(omega, omega) * (h * h) > (4 * reach) ** 2
     error = jnp.where(jnp.any(too_far), jnp.inf, error)
     return omega, p, following, error
@@ -102,7 +109,7 @@ def solve(
 
 def _residual(half_turn: HalfTurn, impulse: Impulse, omega: Vec3, balance: Balance) -> Vec3:
     """F m' - F^T m - h tau, times the squared length of the quaternion of F."""
-    h, m, inertia, _ = balance
+    h, m, inertia, *_ = balance
     p = half_turn(omega * (0.25 * h))
     following = inertia.matvec(omega) * 2.0 - m
     return scaled(p, following) - scaled(p.conjugate(), m) - impulse(p, omega, balance)
@@ -110,7 +117,7 @@ def _residual(half_turn: HalfTurn, impulse: Impulse, omega: Vec3, balance: Balan
 
 def _of_mean_momentum(half_turn: HalfTurn, impulse: Impulse, omega: Vec3, balance: Balance) -> Vec3:
     """2 (J Omega - F^T m) - h tau, times the squared length of the quaternion of F."""
-    h, m, inertia, _ = balance
+    h, m, inertia, *_ = balance
     p = half_turn(omega * (0.25 * h))
     twice = inertia.matvec(omega) * p.norm_squared() - scaled(p.conjugate(), m)
     return twice * 2.0 - impulse(p, omega, balance)

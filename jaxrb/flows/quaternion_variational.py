@@ -45,15 +45,15 @@ class QuaternionVariational(AbstractFlow):
 
     def step(self, duration, phase: Phase, inertial: Inertial, gravity: Vec3):
         q, m, inertia, weight = turning(phase, inertial, gravity)
-        h = duration
+        h, size = duration, dot(m, m)
         if weight is not None:
             weight = Weight(weight.lever, rotate_inverse(q, gravity))
+            size += weight.size() * (h * h)
         step = _Step(h, m, inertia, weight)
         f = cayley_vector(m * (0.5 * h), inertia, self.iterations)
         if weight is not None:
             f = newton3(_residual, f, step, self.iterations)
-        k = m * (0.5 * h)
-        error = relative_error(_residual(f, step), dot(k, k))
+        error = relative_error(_residual(f, step), size * (0.25 * h * h))
 
         increment = _unit(f)
         pulled, pushed = _impulses(increment, step)

@@ -27,6 +27,10 @@ class Weight(NamedTuple):
         """About the pivot, body frame [N m]."""
         return cross(self.lever, rotate_inverse(orientation, self.gravity))
 
+    def size(self) -> Float[Array, " n_bodies"]:
+        """The square of what its moments are rounded like, however small they are [N^2 m^2]."""
+        return dot(self.lever, self.lever) * dot(self.gravity, self.gravity)
+
     def potential(self, orientation: Quat) -> Float[Array, " n_bodies"]:
         """Zero where the centre of mass is level with the pivot [J]."""
         return -dot(self.lever, rotate_inverse(orientation, self.gravity))

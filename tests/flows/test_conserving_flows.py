@@ -26,6 +26,7 @@ FLOWS = {
     "midpoint": rb.EnergyMidpoint(),
 }
 PAPER = ["QUAT.EM", "QUAT.VI", "DIR.EM", "ALGO.C1"]
+CONSERVING = [FLOWS[name] for name in ("QUAT.EM", "DIR.EM", "midpoint")]
 every_flow = pytest.mark.parametrize("flow", FLOWS.values(), ids=FLOWS)
 # Derivatives take long to compile.
 every_flow_slowly = pytest.mark.parametrize(
@@ -362,6 +363,30 @@ def test_derivatives_of_a_top(flow):
     expected = differences(quick_jit(place), one)
     np.testing.assert_allclose(quick_jit(jax.jacrev(place))(one), expected, rtol=1e-6, atol=1e-8)
     np.testing.assert_allclose(quick_jit(jax.jacfwd(place))(one), expected, rtol=1e-6, atol=1e-8)
+
+
+@every_flow
+def test_a_pendulum_at_rest_and_at_its_turning_points(flow):
+    """Where momentum or moment vanish, what is allowed of the residual must not."""
+    body = rb.RigidBody(rb.Sphere(0.1), 2.0, (0.5, 0.6, 0.7))
+    pins = [rb.Pin(k, (0, 0, 0.7), (k, 0, 0.0)) for k in range(3)]
+    world = rb.World([body] * 3, gravity=(0, 0, -10.0), joints=pins)
+    # Hanging, level, and upside down.
+    halves = np.array([0.0, np.pi / 4, np.pi / 2])
+    zero = np.zeros(3)
+    upright = np.stack([np.cos(halves), np.sin(halves), zero, zero], axis=-1)
+    arms = 0.7 * np.stack([zero, np.sin(2 * halves), -np.cos(2 * halves)], axis=-1)
+    position = arms + np.stack([np.arange(3.0), zero, zero], axis=-1)
+    still = np.zeros((3, 3))
+    start = rb.State(position, upright, still, still)
+    run = steps_of(flow)
+    for n in (1, 40, 400):
+        final, worst = run(world, start, 0.01, n)
+        assert worst <= 1
+        np.testing.assert_allclose(final.position[0], position[0], atol=1e-14)
+    assert np.linalg.norm(final.position[1] - position[1]) > 1e-3
+    change = rb.energy(world, final) - rb.energy(world, start)
+    assert abs(change) < 14 * (1e-12 if flow in CONSERVING else 1e-3)  # m g l = 14 J
 
 
 def test_a_thousand_tops_at_once():
