@@ -14,8 +14,9 @@ from jaxtyping import Array, Float, PyTree
 from .._validate import known
 from ..math import Vec3
 from .base import AbstractSolid, arrays, length_parameter
+from .lattice import fibonacci_lattice
 from .region import Region
-from .seeding import prepare, searched_support, sphere
+from .seeding import prepare, searched_support
 
 # The band for |grad f| on the surface in which f is taken for about a distance.
 _LEAST_SLOPE, _GREATEST_SLOPE = 0.5, 2.0
@@ -118,7 +119,7 @@ def _sample(solid: Implicit) -> tuple[Array, Array, Array]:
     where a sample has not reached it."""
     radius = solid.radius
     field = jax.vmap(jax.value_and_grad(lambda z: solid.distance_map(Vec3.of(z))))
-    around = jnp.asarray(sphere(256), radius.dtype) * radius
+    around = jnp.asarray(fibonacci_lattice(256), radius.dtype) * radius
 
     def descend(z, depth):
         """A step towards the place where f is as deep as wanted."""

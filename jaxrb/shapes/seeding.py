@@ -10,6 +10,7 @@ from jaxtyping import Array, Bool, Float
 from ..math import Mat3, Vec3, norm, solve3
 from .base import AbstractSolid, arrays, components
 from .climb import CORNER, OUTSIDE, Ground, length, root, unstack
+from .lattice import fibonacci_lattice
 from .region import Node, Region
 from .search import Searched, Seeds
 
@@ -87,7 +88,7 @@ def _project(ground: Ground, patches: np.ndarray, n: int) -> tuple[Array, Array]
     """Points on edges or faces, as an array of shape (n_patches, n, 3), and which of them the
     solid has. They are sought from a sphere around the solid: from there the nearest points are
     those that stick out."""
-    starts = Vec3.of(jnp.asarray(sphere(n), ground.size.dtype) * (2 * ground.size))
+    starts = Vec3.of(jnp.asarray(fibonacci_lattice(n), ground.size.dtype) * (2 * ground.size))
 
     def project(surfaces, start):
         return ground.project(ground.region.pick(surfaces), start, _TURNS)
@@ -235,11 +236,3 @@ def _solid_of(formula: Node, n: int) -> np.ndarray:
 
     visit(formula)
     return numbers
-
-
-def sphere(n: int) -> np.ndarray:
-    """Points spread evenly over the unit sphere (a Fibonacci lattice), shape (n, 3)."""
-    k = np.arange(n) + 0.5
-    z, angle = 1 - 2 * k / n, np.pi * (1 + 5**0.5) * k
-    ring = np.sqrt(1 - z**2)
-    return np.stack([ring * np.cos(angle), ring * np.sin(angle), z], axis=-1)

@@ -13,6 +13,7 @@ from scipy.spatial import ConvexHull
 
 from ..bodies import State
 from ..shapes import AbstractSolid, HalfSpace
+from ..shapes.lattice import fibonacci_lattice
 from ..simulate import World
 from .figure import BLACK, ORANGE, STYLE, new_axes
 
@@ -142,7 +143,7 @@ _distance = jax.jit(lambda solid, point: solid.signed_distance(point))
 
 
 def _hull(solid: AbstractSolid, n: int) -> np.ndarray:
-    points = np.asarray(_support(solid, _directions(n)))
+    points = np.asarray(_support(solid, fibonacci_lattice(n)))
     # Support points of a corner coincide up to round-off and to the radius of its rounding.
     size = np.ptp(points, axis=0).max()
     _, first = np.unique(np.round(points / (1e-6 * size)), axis=0, return_index=True)
@@ -152,14 +153,6 @@ def _hull(solid: AbstractSolid, n: int) -> np.ndarray:
     inward = np.sum(_normals(corners) * hull.equations[:, :3], axis=-1) < 0
     corners[inward] = corners[inward, ::-1]
     return corners
-
-
-def _directions(n: int) -> np.ndarray:
-    """Unit vectors spread evenly over the sphere (Fibonacci's lattice), shape (n, 3)."""
-    k = np.arange(n) + 0.5
-    z, azimuth = 1 - 2 * k / n, np.pi * (1 + 5**0.5) * k
-    across = np.sqrt(1 - z**2)
-    return np.stack([across * np.cos(azimuth), across * np.sin(azimuth), z], axis=-1)
 
 
 def _normals(triangles: np.ndarray) -> np.ndarray:
