@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from ..math import Mat3, Vec3, norm, solve3
 from .base import AbstractSolid, arrays, components
@@ -149,8 +151,35 @@ def _corners(
     """
     frozen, dtype = ground.region, ground.size.dtype
     n_own = len(region.corners)
+    planes = _triples_of_planes(region.formula, flat, meeting)
+    surfaces, starts = [jnp.asarray(planes, jnp.int32)], [jnp.zeros((len(planes), 3), dtype)]
+    if on_edges is not None and len(flat) > 2:
+        points, _ = on_edges
+        surfaces.append(_triples_at_edges(frozen, edges, points, meeting))
+        starts.append(jnp.repeat(points.reshape(-1, 3), 2, axis=0))
+    surfaces, starts = jnp.concatenate(surfaces), jnp.concatenate(starts)
+    if not n_own + len(surfaces):
+        return jnp.zeros((0, 3), dtype), jnp.zeros(0, bool), jnp.ones((), bool)
+
+    found, valid = jax.vmap(partial(_meet, ground))(surfaces, Vec3.of(starts))
     middles = frozen.middles[np.array(region.owners, int)]
-    solid_of = _solid_of(region.formula, len(flat))
+    kept = jax.vmap(partial(_keeps, ground))(Vec3.of(frozen.corners), Vec3.of(middles))
+    valid = jnp.concatenate([kept, valid])
+    points = jnp.where(valid[:, None], jnp.concatenate([frozen.corners, found.array()]), 0.0)
+    order, is_new, left = _furthest_apart(n_own + 4 * len(flat), ground.size, points, valid)
+    met = (order >= n_own) & is_new
+    surfaces = jnp.concatenate([jnp.zeros((n_own, 3), jnp.int32), surfaces])[order]
+    corners = _polished(region, points[order], met, surfaces)
+    if n_own:
+        known = region.corners[jnp.minimum(order, n_own - 1)]
+        corners = jnp.where(met[:, None], corners, known)
+    return corners, is_new, ~left
+
+
+def _triples_of_planes(formula: Node, flat: np.ndarray, meeting: np.ndarray) -> np.ndarray:
+    """All triples of planes that may meet in a corner, but for those of one solid, whose corners
+    are known; shape (n, 3)."""
+    solid_of = _solid_of(formula, len(flat))
     triples = [
         (i, j, k)
         for i, j in np.argwhere(np.triu(meeting) & flat[:, None] & flat)
@@ -162,66 +191,68 @@ def _corners(
             f"The solid has {len(triples)} triples of planes that may meet in a corner; at most "
             f"{_MAX_CORNER_SYSTEMS} are tried. Use polyhedra with fewer faces."
         )
-    starts = [jnp.zeros((len(triples), 3), dtype)]
-    systems = [jnp.asarray(np.array(triples, int).reshape(-1, 3), jnp.int32)]
-    if on_edges is not None and len(flat) > 2:
-        points, _ = on_edges
-        third = jnp.asarray(np.array([meeting[i] & meeting[j] for i, j in edges]))
+    return np.array(triples, int).reshape(-1, 3)
 
-        def nearest(may_meet, point):
-            quadrics, levels = frozen.distances(Vec3.of(point))
-            distance = jnp.abs(jnp.stack([*quadrics, *levels]))
-            return jax.lax.top_k(jnp.where(may_meet, -distance, -jnp.inf), 2)[1]
 
-        closest = jax.vmap(jax.vmap(nearest, in_axes=(None, 0)))(third, points)
-        pair = jnp.asarray(edges, jnp.int32)[:, None, None]
-        pair = jnp.broadcast_to(pair, (*closest.shape, 2))
-        systems.append(
-            jnp.concatenate([pair, closest.astype(jnp.int32)[..., None]], axis=-1).reshape(-1, 3)
-        )
-        starts.append(jnp.repeat(points.reshape(-1, 3), 2, axis=0))
-    surfaces = jnp.concatenate(systems)
-    if not n_own + len(surfaces):
-        return jnp.zeros((0, 3), dtype), jnp.zeros(0, bool), jnp.ones((), bool)
+def _triples_at_edges(
+    region: Region,
+    edges: np.ndarray,
+    points: Float[Array, "n_edges n_points 3"],
+    meeting: np.ndarray,
+) -> Int[Array, "n 3"]:
+    """Each edge with either of the two surfaces nearest to each point on it that may meet it."""
+    third = jnp.asarray(np.array([meeting[i] & meeting[j] for i, j in edges]))
 
-    def meet(surfaces, point):
-        patch = frozen.pick(surfaces)
+    def nearest(may_meet, point):
+        quadrics, levels = region.distances(Vec3.of(point))
+        distance = jnp.abs(jnp.stack([*quadrics, *levels]))
+        return jax.lax.top_k(jnp.where(may_meet, -distance, -jnp.inf), 2)[1]
 
-        def newton(point):
-            values, slopes = patch.jets(point)
-            rows = Mat3(*unstack(slopes))
-            # The direction in which one leaves all three at the same rate.
-            outward = solve3(rows, Vec3(*norm(slopes)))
-            return solve3(rows, Vec3(*values)), outward / length(outward)
+    closest = jax.vmap(jax.vmap(nearest, in_axes=(None, 0)))(third, points)
+    pair = jnp.asarray(edges, jnp.int32)[:, None, None]
+    pair = jnp.broadcast_to(pair, (*closest.shape, 2))
+    triples = jnp.concatenate([pair, closest.astype(jnp.int32)[..., None]], axis=-1)
+    return triples.reshape(-1, 3)
 
-        def turn(_, point):
-            return point - ground.within_reach(newton(point)[0])
 
-        point = jax.lax.fori_loop(0, _TURNS, turn, point)
-        step, outward = newton(point)  # NaN where they never meet
-        met = length(step) <= OUTSIDE * ground.unit
-        return point.array(), met & ground.contains(point, outward)
+def _meet(ground: Ground, surfaces: Int[Array, "3"], start: Vec3) -> tuple[Vec3, Bool[Array, ""]]:
+    """Where three surfaces meet, by Newton's method, and whether that is a corner of the solid."""
+    patch = ground.region.pick(surfaces)
 
-    def keep(corner, middle):
-        outward = corner - middle
-        return ground.contains(corner, outward / length(outward))
+    def newton(point):
+        values, slopes = patch.jets(point)
+        rows = Mat3(*unstack(slopes))
+        # The direction in which one leaves all three at the same rate.
+        outward = solve3(rows, Vec3(*norm(slopes)))
+        return solve3(rows, Vec3(*values)), outward / length(outward)
 
-    found, valid = jax.vmap(meet)(surfaces, Vec3.of(jnp.concatenate(starts)))
-    own_valid = jax.vmap(keep)(Vec3.of(frozen.corners), Vec3.of(middles))
-    valid = jnp.concatenate([own_valid, valid])
-    points = jnp.where(valid[:, None], jnp.concatenate([frozen.corners, found]), 0.0)
-    order, is_new, left = _furthest_apart(n_own + 4 * len(flat), ground.size, points, valid)
-    met = (order >= n_own) & is_new
+    def turn(_, point):
+        return point - ground.within_reach(newton(point)[0])
 
-    def polish(start, used, surfaces):
-        return root(CORNER, Vec3.of(start), used, (surfaces, region)).array()
+    point = jax.lax.fori_loop(0, _TURNS, turn, start)
+    step, outward = newton(point)  # NaN where they never meet
+    met = length(step) <= OUTSIDE * ground.unit
+    return point, met & ground.contains(point, outward)
 
-    surfaces = jnp.concatenate([jnp.zeros((n_own, 3), jnp.int32), surfaces])[order]
-    corners = jax.vmap(polish)(points[order], met, surfaces)
-    if n_own:
-        known = region.corners[jnp.minimum(order, n_own - 1)]
-        corners = jnp.where(met[:, None], corners, known)
-    return corners, is_new, ~left
+
+def _keeps(ground: Ground, corner: Vec3, middle: Vec3) -> Bool[Array, ""]:
+    """Whether a corner of one of its convex solids, with this middle, is one of the solid."""
+    outward = corner - middle
+    return ground.contains(corner, outward / length(outward))
+
+
+def _polished(
+    region: Region,
+    points: Float[Array, "n 3"],
+    met: Bool[Array, " n"],
+    surfaces: Int[Array, "n 3"],
+) -> Float[Array, "n 3"]:
+    """The points where three surfaces met, with the derivatives of these surfaces."""
+
+    def polish(point, used, surfaces):
+        return root(CORNER, Vec3.of(point), used, (surfaces, region)).array()
+
+    return jax.vmap(polish)(points, met, surfaces)
 
 
 def _solid_of(formula: Node, n: int) -> np.ndarray:
