@@ -19,6 +19,8 @@ from .figure import BLACK, ORANGE, STYLE, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.collections import PolyCollection
+    from matplotlib.colors import Normalize
 
 _LIGHT = np.array([0.35, -0.45, 0.82])  # towards it, world frame
 _GROUND, _LINES, _SHADOW = "#F4F4F4", "#FFFFFF", "#D4D4D4"
@@ -59,51 +61,26 @@ def plot_snapshots(
         ValueError: if a body has no support function.
     """
     import matplotlib as mpl  # noqa: PLC0415  (optional)
-    from matplotlib.collections import LineCollection, PolyCollection  # noqa: PLC0415
 
     view = _view(azimuth, elevation)
-    flat = lambda points: np.asarray(points) @ view[:2].T  # noqa: E731  (on the page)
     meshes = [surface(body.centered_shape()) for body in world.bodies]
     moved = [_place(mesh, states, body) for body, mesh in enumerate(meshes)]
     solids = np.concatenate(moved, axis=1)  # (n_times, n_triangles, 3, 3)
+    corners = solids.reshape(-1, 3)
+    spacing = _spacing(np.ptp(corners, axis=0).max())
     first, last = (times[0], times[-1]) if span is None else span
-    norm, colors = mpl.colors.Normalize(first, last), mpl.colormaps["viridis"]
-    # Its yellow end would vanish on white paper.
-    colors = mpl.colors.ListedColormap(colors(np.linspace(0.05, 0.92, 256)))
-    face = np.repeat(colors(norm(times))[:, None], solids.shape[1], axis=1)
-    normals = _normals(solids)
-    face[..., :3] *= _brightness(normals)[..., None]
-    # What faces away is hidden, and what is further away is drawn first.
-    visible = normals @ view[2] > 0
-    order = np.argsort(solids[visible].mean(axis=1) @ view[2])
-    face = face[visible][order]
+    norm = mpl.colors.Normalize(first, last)
 
     with mpl.rc_context(STYLE):
         ax = new_axes() if ax is None else ax
-        corners = solids.reshape(-1, 3)
-        spacing = _spacing(np.ptp(corners, axis=0).max())
         for obstacle in world.obstacles:
-            shadow, ground, lines = _cast(corners, obstacle, spacing)
-            ax.add_collection(PolyCollection([flat(ground)], color=_GROUND))
-            ax.add_collection(LineCollection(flat(lines), color=_LINES, lw=0.8, zorder=1))
-            shadow = flat(shadow).reshape(-1, 3, 2)
-            shade = PolyCollection(shadow, color=_SHADOW, lw=0.3, rasterized=True)
-            ax.add_collection(shade)
+            _draw_ground(ax, view, corners, obstacle, spacing)
         if path is not None:
             for line in np.moveaxis(np.asarray(path), 1, 0):
-                ax.plot(*flat(line).T, color=BLACK, lw=0.8, zorder=3)
+                ax.plot(*_flat(line, view).T, color=BLACK, lw=0.8, zorder=3)
         if impact_positions is not None:
-            ax.plot(*flat(impact_positions).T, ".", color=ORANGE, ms=5, zorder=4)
-        bodies = PolyCollection(
-            flat(solids[visible][order]),
-            facecolors=face,
-            edgecolors=face,  # or the page shines through the seams
-            lw=0.4,
-            cmap=colors,
-            norm=norm,
-            rasterized=True,  # thousands of triangles make a vector file slow
-        )
-        ax.add_collection(bodies)
+            ax.plot(*_flat(impact_positions, view).T, ".", color=ORANGE, ms=5, zorder=4)
+        ax.add_collection(_paint(solids, view, times, norm))
         _draw_axes(ax, view, spacing)
         ax.set_aspect("equal")
         ax.margins(0.02)
@@ -169,11 +146,44 @@ def _view(azimuth: float, elevation: float) -> np.ndarray:
     return np.stack([right, np.cross(towards, right), towards])
 
 
+def _flat(points, view: np.ndarray) -> np.ndarray:
+    """Points on the page, shape (..., 2)."""
+    return np.asarray(points) @ view[:2].T
+
+
 def _place(mesh: np.ndarray, states: State, body: int) -> np.ndarray:
     """A mesh in the world at each time, shape (n_times, n_triangles, 3, 3)."""
     rotation = np.asarray(states.rotation_matrix)[:, body]
     position = np.asarray(states.position)[:, body]
     return np.einsum("tij,nkj->tnki", rotation, mesh) + position[:, None, None]
+
+
+def _paint(
+    solids: np.ndarray, view: np.ndarray, times: Sequence[float], norm: Normalize
+) -> PolyCollection:
+    """The faces of the solids that the observer sees, in the colours of their times."""
+    import matplotlib as mpl  # noqa: PLC0415  (optional)
+    from matplotlib.collections import PolyCollection  # noqa: PLC0415
+
+    # The yellow end of the map would vanish on white paper.
+    colors = mpl.colormaps["viridis"](np.linspace(0.05, 0.92, 256))
+    colors = mpl.colors.ListedColormap(colors)
+    face = np.repeat(colors(norm(times))[:, None], solids.shape[1], axis=1)
+    normals = _normals(solids)
+    face[..., :3] *= _brightness(normals)[..., None]
+    # What faces away is hidden, and what is further away is drawn first.
+    visible = normals @ view[2] > 0
+    order = np.argsort(solids[visible].mean(axis=1) @ view[2])
+    face = face[visible][order]
+    return PolyCollection(
+        _flat(solids[visible][order], view),
+        facecolors=face,
+        edgecolors=face,  # or the page shines through the seams
+        lw=0.4,
+        cmap=colors,
+        norm=norm,
+        rasterized=True,  # thousands of triangles make a vector file slow
+    )
 
 
 def _brightness(normals: np.ndarray) -> np.ndarray:
@@ -203,6 +213,19 @@ def _cast(corners: np.ndarray, obstacle: HalfSpace, spacing: float):
     lines = [[(u, c), (u, d)] for u in np.arange(a, b + spacing / 2, spacing)]
     lines += [[(a, v), (b, v)] for v in np.arange(c, d + spacing / 2, spacing)]
     return shadow, world([(a, c), (b, c), (b, d), (a, d)]), world(lines)
+
+
+def _draw_ground(
+    ax: Axes, view: np.ndarray, corners: np.ndarray, obstacle: HalfSpace, spacing: float
+) -> None:
+    """A rectangle of an obstacle below some triangles, its squares, and their shadow."""
+    from matplotlib.collections import LineCollection, PolyCollection  # noqa: PLC0415  (optional)
+
+    shadow, ground, lines = _cast(corners, obstacle, spacing)
+    ax.add_collection(PolyCollection([_flat(ground, view)], color=_GROUND))
+    ax.add_collection(LineCollection(_flat(lines, view), color=_LINES, lw=0.8, zorder=1))
+    shadow = _flat(shadow, view).reshape(-1, 3, 2)
+    ax.add_collection(PolyCollection(shadow, color=_SHADOW, lw=0.3, rasterized=True))
 
 
 def _draw_axes(ax: Axes, view: np.ndarray, length: float) -> None:
