@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float
 
-from ..math import InertiaTensor, Sym3, Vec3, cross, dot, hadamard, rotate, select
+from ..math import InertiaTensor, Sym3, Vec3, cross, dot, hadamard, rotate, select, zeros_like
 from ..math.small import stack_inertia
 from .joints import Pin
 from .phase import Phase
@@ -60,11 +60,11 @@ class Inertial(eqx.Module):
         """How far pinned bodies are off their points [m], and slip there [m/s]; 0 for others."""
         pivot = self.pivot
         if pivot is None:
-            return phase.position * 0.0, phase.position * 0.0
+            return zeros_like(phase.position), zeros_like(phase.position)
         q, omega = phase.orientation, self.angular_velocity(phase)
         off = phase.position - pivot.point - rotate(q, pivot.arm)
         slip = self.velocity(phase) - rotate(q, cross(omega, pivot.arm))
-        return select(pivot.pinned, (off, slip), (off * 0.0, slip * 0.0))
+        return select(pivot.pinned, (off, slip), zeros_like((off, slip)))
 
     def about_pivot(self) -> InertiaTensor:
         """The inertia about the points about which the bodies turn."""

@@ -37,6 +37,7 @@ from ..math import (
     dot,
     rotate_inverse,
     symmetric_part,
+    zeros_like,
 )
 from ..math.newton import newton3, relative_error
 from .base import AbstractFlow
@@ -139,7 +140,7 @@ def _half_turn(u: Vec3) -> Mat3:
 def _moment(u: Vec3, step: _Step) -> Vec3:
     """The angular impulse C l x h F^T g of gravity on the directors, in the frame half-way."""
     if step.weight is None:
-        return u * 0.0
+        return zeros_like(u)
     lever, gravity = step.weight
     chord = lever + cross(u, cross(u, lever)) * (2 / (1 + dot(u, u)))
     return cross(chord, _turn_back(u, gravity)) * step.duration

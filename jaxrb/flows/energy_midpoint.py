@@ -19,7 +19,7 @@ from .._validate import one_of
 from ..bodies import Inertial, Phase
 from ..math import Quat, Vec3, cross, dot, rotate, rotate_inverse, safe_sqrt, select
 from .base import AbstractFlow
-from .midpoint import Balance, scaled, solve
+from .midpoint import Balance, no_impulse, scaled, solve
 from .turning import ballistic
 
 
@@ -53,7 +53,7 @@ class EnergyMidpoint(AbstractFlow):
     def step(self, duration, phase: Phase, inertial: Inertial, gravity: Vec3):
         q, m, h = phase.orientation, phase.angular_momentum, duration
         velocity, pivot = inertial.velocity(phase), inertial.pivot
-        impulse, load, size = _none, None, 0.0
+        impulse, load, size = no_impulse, None, 0.0
         if pivot is not None:
             turned_back = rotate_inverse(q, velocity), rotate_inverse(q, gravity)
             impulse, load = _of_pin, _Load(pivot.arm, inertial.mass, *turned_back)
@@ -98,7 +98,3 @@ def _of_pin(p: Quat, omega: Vec3, balance: Balance) -> Vec3:
     change = (cross(omega, arm) * p.norm_squared() - scaled(back, velocity)) * 2.0
     force = (change - scaled(back, gravity) * h) * mass  # h lambda = p' - p - h m g
     return -cross(arm, force)
-
-
-def _none(p: Quat, omega: Vec3, balance: Balance) -> Vec3:
-    return omega * 0.0

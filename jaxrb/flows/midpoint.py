@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..bodies import Inertial, Phase
-from ..math import InertiaTensor, Quat, Vec3, cross, dot, rotate_inverse
+from ..math import InertiaTensor, Quat, Vec3, cross, dot, rotate_inverse, zeros_like
 from ..math.newton import newton3, relative_error
 from .base import AbstractFlow
 from .turning import Duration, Weight, turned, turning
@@ -66,12 +66,12 @@ class AbstractMidpoint(AbstractFlow):
 
     def step(self, duration, phase: Phase, inertial: Inertial, gravity: Vec3):
         q, m, inertia, weight = turning(phase, inertial, gravity)
-        size = 0.0
+        impulse, size = no_impulse, 0.0
         if weight is not None:
             weight = Weight(weight.lever, rotate_inverse(q, gravity))
-            size = weight.size() * (duration * duration)
+            impulse, size = _of_weight, weight.size() * (duration * duration)
         balance = Balance(duration, m, inertia, weight, size)
-        _, p, following, error = solve(self.half_turn, _of_weight, balance, self.iterations)
+        _, p, following, error = solve(self.half_turn, impulse, balance, self.iterations)
         return turned(duration, phase, p * p, following, inertial, gravity), error
 
 
@@ -123,11 +123,13 @@ def _of_mean_momentum(half_turn: HalfTurn, impulse: Impulse, omega: Vec3, balanc
     return twice * 2.0 - impulse(p, omega, balance)
 
 
+def no_impulse(p: Quat, omega: Vec3, balance: Balance) -> Vec3:
+    return zeros_like(omega)
+
+
 def _of_weight(p: Quat, omega: Vec3, balance: Balance) -> Vec3:
     """Of gravity at the midpoint (q + q')/2 of the quaternions, which is not of unit length."""
     weight = balance.load
-    if weight is None:
-        return omega * 0.0
     along = scaled(p.conjugate(), weight.gravity) / p.norm_squared()
     return cross(weight.lever, along) * balance.duration
 

@@ -21,7 +21,7 @@ import equinox as eqx
 import jax.numpy as jnp
 
 from ..bodies import Inertial, Phase
-from ..math import InertiaTensor, Quat, Vec3, cross, dot, rotate_inverse
+from ..math import InertiaTensor, Quat, Vec3, cross, dot, rotate_inverse, zeros_like
 from ..math.newton import newton3, relative_error
 from .base import AbstractFlow
 from .lie_variational import cayley_vector
@@ -80,7 +80,7 @@ def _impulses(f: Quat, step: _Step) -> tuple[Vec3, Vec3]:
     """The terms with the potential, at the start and at the end."""
     weight, h = step.weight, step.duration
     if weight is None:
-        return f.v * 0.0, f.v * 0.0
+        return zeros_like(f.v), zeros_like(f.v)
     half = Quat(1 + f.w, f.v)
     half = half / jnp.sqrt(half.norm_squared())
     moment = weight.moment(half)

@@ -21,4 +21,5 @@ from .vec import (
     rotate as rotate,
     rotate_inverse as rotate_inverse,
     select as select,
+    zeros_like as zeros_like,
 )

@@ -125,6 +125,11 @@ def rotate_inverse(q: Quat, a: Vec3) -> Vec3:
     return a - t * q.w + cross(q.v, t)
 
 
+def zeros_like(tree: Tree) -> Tree:
+    """Zero in place of every number, even where that is not finite."""
+    return jax.tree.map(jnp.zeros_like, tree)
+
+
 def select(condition: Bool[Array, ...], a: Tree, b: Tree) -> Tree:
     """`a` where the condition holds, else `b`, leaf by leaf."""
     return jax.tree.map(lambda u, v: jnp.where(condition, u, v), a, b)

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from ..math import Mat3, Vec3, cross, dot, select, solve3
+from ..math import Mat3, Vec3, cross, dot, select, solve3, zeros_like
 from ..math.tangents import keep_rule, sparse_jvp
 from .region import Patch, Region
 
@@ -152,7 +152,7 @@ class Ground(eqx.Module):
         """A step not longer than the solid is large; none where it is not finite."""
         far = length(step)
         shortened = step * (self.size / jnp.maximum(far, self.size))
-        return select(jnp.isfinite(far), shortened, jax.tree.map(jnp.zeros_like, step))
+        return select(jnp.isfinite(far), shortened, zeros_like(step))
 
     def project(self, patch: Patch, start: Vec3, turns: int) -> tuple[Vec3, Bool[Array, ""]]:
         """A point on an edge or face by Newton's method, and whether the solid has it."""
@@ -256,7 +256,7 @@ def root(equations: Equations, start: Vec3, used: Bool[Array, ""], args: tuple) 
     singular: where the direction is normal to all of an edge or face.
     """
     step = equations.onto(start, *args)
-    return start + select(used, step, jax.tree.map(jnp.zeros_like, step))
+    return start + select(used, step, zeros_like(step))
 
 
 @partial(root.defjvp, symbolic_zeros=True)
@@ -269,7 +269,7 @@ def _(equations, primals, tangents):
         return equations.values(point, *args)
 
     _, change = sparse_jvp(at_point, (args,), tangents[2:])
-    change = select(used, change, jax.tree.map(jnp.zeros_like, change))
+    change = select(used, change, zeros_like(change))
     return point, -solve3(_rows(equations.values, point, used, args), change)
 
 

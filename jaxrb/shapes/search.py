@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from ..math import Vec3, dot, select
+from ..math import Vec3, dot, select, zeros_like
 from .base import AbstractSolid
 from .climb import EDGE, FACE, OUTSIDE, Ground, length, root
 from .region import Region
@@ -162,7 +162,7 @@ def _search(ground: Ground, seeds: Seeds, d: Vec3) -> tuple:
         return (jnp.where(here, -jnp.inf, score), best, jnp.maximum(highest, above)), None
 
     lowest = jnp.full_like(d.x, -jnp.inf)
-    none = lowest, jax.tree.map(jnp.zeros_like, d), table[3][0]
+    none = lowest, zeros_like(d), table[3][0]
     carry = score, none, jnp.maximum(lowest, jnp.max(heights))
     (_, best, highest), _ = jax.lax.scan(start, carry, None, length=min(_STARTS, n))
     return *best, highest

@@ -24,7 +24,7 @@ from jaxtyping import Array, Bool, Float
 from ..bodies import Phase
 from ..contact import ContactKinematics, Contacts, apply_impulse, kinematics
 from ..flows import AbstractFlow
-from ..math import Quat, Vec3, cross, dot, select
+from ..math import Quat, Vec3, cross, dot, select, zeros_like
 from ..math.safe import safe_divide
 from ..math.tangents import keep_rule, sparse_jvp
 from .closing import PerContact, gap_tolerance, steepness
@@ -83,7 +83,7 @@ def reaction(phase: Phase, held: Held, system: System) -> tuple[PerContact, PerC
         phase.orientation * spin / 2.0,
         gravity * system.inertial.mass,
         cross(phase.angular_momentum, omega),
-        jax.tree.map(jnp.zeros_like, phase.stretch),
+        zeros_like(phase.stretch),
     )
 
     find = system.contacts.find

@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 from jaxtyping import Array, Float, Int
 
-from ...math import Vec3, cross, dot, select
+from ...math import Vec3, cross, dot, select, zeros_like
 from .assembly import Assembly, relevance
 from .patches import Ball, join, patches
 
@@ -41,7 +41,7 @@ class Boundary(NamedTuple):
         found = []
         for leaf in assembly.leaves:
             frame = leaf.frame
-            center = frame.own(jax.tree.map(jnp.zeros_like, frame.position)).array()
+            center = frame.own(zeros_like(frame.position)).array()
             own = patches(leaf, Ball(center, 1 / frame.scale))
             found.append(own.mapped(frame.matrix(), frame.position.array()))
         owner = np.repeat(np.arange(len(found)), [len(own.form) for own in found])

@@ -13,7 +13,7 @@ from jax import lax
 from jaxtyping import Array, Float
 
 from ..._validate import known
-from ...math import dot
+from ...math import dot, zeros_like
 from ...math.tangents import keep_rule, sparse_jvp
 from ..base import AbstractSolid, Moments
 from .assembly import Assembly, assemble
@@ -97,7 +97,7 @@ def _moments(solid: AbstractSolid) -> tuple[Moments, Array, Array]:
 
         here = assembly(*primals)
         _, rate = sparse_jvp(lambda n: _swept(found.record, here, assembly(n)), primals, tangents)
-        still = jax.tree.map(jnp.zeros_like, found)
+        still = zeros_like(found)
         return found, still._replace(moments=rate)
 
     found = integrals(numbers)
