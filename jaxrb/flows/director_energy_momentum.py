@@ -35,7 +35,6 @@ from ..math import (
     axial,
     cross,
     dot,
-    rotate_inverse,
     symmetric_part,
     zeros_like,
 )
@@ -60,11 +59,7 @@ class DirectorEnergyMomentum(AbstractFlow):
     iterations: int = eqx.field(default=12, static=True)
 
     def step(self, duration, phase: Phase, inertial: Inertial, gravity: Vec3):
-        q, m, inertia, weight = turning(phase, inertial, gravity)
-        size = dot(m, m)
-        if weight is not None:
-            weight = Weight(weight.lever, rotate_inverse(q, gravity))
-            size += weight.size() * (duration * duration)
+        m, inertia, weight, size = turning(duration, phase, inertial, gravity)
         assert phase.stretch is not None
         euler, slow = euler_tensor(inertia).rows(), inertia.solve(m)
         start = phase.stretch.rows() + _rigid(slow, euler)
@@ -95,7 +90,7 @@ class _Step(NamedTuple):
     start: Mat3  # Y [kg m^2/s]
     inertia: InertiaTensor
     euler: Mat3  # E [kg m^2]
-    weight: Weight | None  # with gravity in that frame
+    weight: Weight | None
 
 
 def _residual(omega: Vec3, step: _Step) -> Vec3:

@@ -53,16 +53,16 @@ class EnergyMidpoint(AbstractFlow):
     def step(self, duration, phase: Phase, inertial: Inertial, gravity: Vec3):
         q, m, h = phase.orientation, phase.angular_momentum, duration
         velocity, pivot = inertial.velocity(phase), inertial.pivot
-        impulse, load, size = no_impulse, None, 0.0
+        impulse, load, size = no_impulse, None, dot(m, m)
         if pivot is not None:
             turned_back = rotate_inverse(q, velocity), rotate_inverse(q, gravity)
             impulse, load = _of_pin, _Load(pivot.arm, inertial.mass, *turned_back)
             forces = 4 * dot(velocity, velocity) + dot(gravity, gravity) * (h * h)
-            size = dot(pivot.arm, pivot.arm) * forces * inertial.mass**2
-        balance = Balance(h, m, inertial.inertia, load, size)
+            size += dot(pivot.arm, pivot.arm) * forces * inertial.mass**2
+        balance = Balance(h, m, inertial.inertia, load)
         printed = self.momentum_update == "printed"
         omega, p, momentum, error = solve(
-            _half_turn, impulse, balance, self.iterations, reach=0.5, mean_momentum=printed
+            _half_turn, impulse, balance, size, self.iterations, reach=0.5, mean_momentum=printed
         )
 
         turned = q * (p * p)

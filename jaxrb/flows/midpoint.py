@@ -22,26 +22,21 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..bodies import Inertial, Phase
-from ..math import InertiaTensor, Quat, Vec3, cross, dot, rotate_inverse, zeros_like
+from ..math import InertiaTensor, Quat, Vec3, cross, dot, zeros_like
 from ..math.newton import newton3, relative_error
 from .base import AbstractFlow
-from .turning import Duration, Weight, turned, turning
+from .turning import Duration, turned, turning
 
 HalfTurn = Callable[[Vec3], Quat]
 
 
 class Balance(NamedTuple):
-    """What the equation of a step is made of.
-
-    `load` is what the moment depends on, `size` the square of what its impulse h tau is rounded
-    like, which at an equilibrium is larger than the impulse.
-    """
+    """What the equation of a step is made of."""
 
     duration: Duration  # [s]
     momentum: Vec3  # at the start, body frame [kg m^2/s]
     inertia: InertiaTensor
-    load: Any
-    size: Float[Array, " n_bodies"] | float
+    load: Any  # what the moment depends on
 
 
 # The impulse h tau in the frame half-way [kg m^2/s], times the squared length of the
@@ -65,13 +60,10 @@ class AbstractMidpoint(AbstractFlow):
         """F for y = h Omega/4, as a quaternion of any length but 0."""
 
     def step(self, duration, phase: Phase, inertial: Inertial, gravity: Vec3):
-        q, m, inertia, weight = turning(phase, inertial, gravity)
-        impulse, size = no_impulse, 0.0
-        if weight is not None:
-            weight = Weight(weight.lever, rotate_inverse(q, gravity))
-            impulse, size = _of_weight, weight.size() * (duration * duration)
-        balance = Balance(duration, m, inertia, weight, size)
-        _, p, following, error = solve(self.half_turn, impulse, balance, self.iterations)
+        m, inertia, weight, size = turning(duration, phase, inertial, gravity)
+        impulse = no_impulse if weight is None else _of_weight
+        balance = Balance(duration, m, inertia, weight)
+        _, p, following, error = solve(self.half_turn, impulse, balance, size, self.iterations)
         return turned(duration, phase, p * p, following, inertial, gravity), error
 
 
@@ -79,6 +71,7 @@ def solve(
     half_turn: HalfTurn,
     impulse: Impulse,
     balance: Balance,
+    size: Float[Array, " n_bodies"],
     iterations: int,
     *,
     reach: float = 1.0,
@@ -86,11 +79,13 @@ def solve(
 ) -> tuple[Vec3, Quat, Vec3, Float[Array, ""]]:
     """Omega, the quaternion of F, m' and the error of the equation.
 
+    `size` is the square of what the momentum and the impulse h tau are rounded like; at an
+    equilibrium the impulse itself is smaller.
     A step fails where h |Omega|/4 is larger than `reach`, where the half-turn is not defined.
     With `mean_momentum` 2 J Omega is the sum of the momenta in the frame half-way, F^T m +
     F m', as Geradin and Rixen print in eq. (310); the energy is then not conserved.
     """
-    h, m, inertia, *_ = balance
+    h, m, inertia, _ = balance
     residual = partial(_of_mean_momentum if mean_momentum else _residual, half_turn, impulse)
     slow = inertia.solve(m)
     guess = slow + inertia.solve(cross(m, slow)) * (0.5 * h)
@@ -101,7 +96,7 @@ def solve(
     # From the balance, not from 2 J Omega - m: so that what Newton's rule leaves of the
     # equation does not reach the momentum.
     following = scaled(back, scaled(back, m) + pushed) / (n * n)
-    error = relative_error(residual(omega, balance), dot(m, m) + balance.size)
+    error = relative_error(residual(omega, balance), size)
     too_far = dot(omega, omega) * (h * h) > (4 * reach) ** 2
     error = jnp.where(jnp.any(too_far), jnp.inf, error)
     return omega, p, following, error
@@ -109,7 +104,7 @@ def solve(
 
 def _residual(half_turn: HalfTurn, impulse: Impulse, omega: Vec3, balance: Balance) -> Vec3:
     """F m' - F^T m - h tau, times the squared length of the quaternion of F."""
-    h, m, inertia, *_ = balance
+    h, m, inertia, _ = balance
     p = half_turn(omega * (0.25 * h))
     following = inertia.matvec(omega) * 2.0 - m
     return scaled(p, following) - scaled(p.conjugate(), m) - impulse(p, omega, balance)
@@ -117,7 +112,7 @@ def _residual(half_turn: HalfTurn, impulse: Impulse, omega: Vec3, balance: Balan
 
 def _of_mean_momentum(half_turn: HalfTurn, impulse: Impulse, omega: Vec3, balance: Balance) -> Vec3:
     """2 (J Omega - F^T m) - h tau, times the squared length of the quaternion of F."""
-    h, m, inertia, *_ = balance
+    h, m, inertia, _ = balance
     p = half_turn(omega * (0.25 * h))
     twice = inertia.matvec(omega) * p.norm_squared() - scaled(p.conjugate(), m)
     return twice * 2.0 - impulse(p, omega, balance)

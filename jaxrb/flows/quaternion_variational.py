@@ -44,11 +44,8 @@ class QuaternionVariational(AbstractFlow):
     iterations: int = eqx.field(default=6, static=True)
 
     def step(self, duration, phase: Phase, inertial: Inertial, gravity: Vec3):
-        q, m, inertia, weight = turning(phase, inertial, gravity)
-        h, size = duration, dot(m, m)
-        if weight is not None:
-            weight = Weight(weight.lever, rotate_inverse(q, gravity))
-            size += weight.size() * (h * h)
+        h = duration
+        m, inertia, weight, size = turning(h, phase, inertial, gravity)
         step = _Step(h, m, inertia, weight)
         f = cayley_vector(m * (0.5 * h), inertia, self.iterations)
         if weight is not None:
@@ -65,7 +62,7 @@ class _Step(NamedTuple):
     duration: Duration  # [s]
     momentum: Vec3  # m
     inertia: InertiaTensor
-    weight: Weight | None  # with gravity in the frame of the body at the start
+    weight: Weight | None
 
 
 def _residual(f: Vec3, step: _Step) -> Vec3:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..bodies import Inertial, Phase
+from ..bodies.inertial import Pivot
 from ..math import InertiaTensor, Quat, Sym3, Vec3, cross, dot, rotate, rotate_inverse, select
 
 Duration = Float[Array, ""] | float
@@ -21,38 +22,44 @@ class Weight(NamedTuple):
     """Gravity on pinned bodies: a moment about the pivot."""
 
     lever: Vec3  # mass times the arm from the pivot to the centre of mass, body [kg m]
-    gravity: Vec3  # world [m/s^2]
+    gravity: Vec3  # in the frame of the body at the start of a step [m/s^2]
 
-    def moment(self, orientation: Quat) -> Vec3:
-        """About the pivot, body frame [N m]."""
-        return cross(self.lever, rotate_inverse(orientation, self.gravity))
+    def moment(self, turn: Quat) -> Vec3:
+        """About the pivot after a turn since the start, in the frame of the body then [N m]."""
+        return cross(self.lever, rotate_inverse(turn, self.gravity))
 
     def size(self) -> Float[Array, " n_bodies"]:
         """The square of what its moments are rounded like, however small they are [N^2 m^2]."""
         return dot(self.lever, self.lever) * dot(self.gravity, self.gravity)
 
-    def potential(self, orientation: Quat) -> Float[Array, " n_bodies"]:
+    def potential(self, turn: Quat) -> Float[Array, " n_bodies"]:
         """Zero where the centre of mass is level with the pivot [J]."""
-        return -dot(self.lever, rotate_inverse(orientation, self.gravity))
+        return -dot(self.lever, rotate_inverse(turn, self.gravity))
 
 
 class Turning(NamedTuple):
-    """The rotation of bodies about their points."""
+    """The rotation of bodies about their points, at the start of a step."""
 
-    orientation: Quat
     momentum: Vec3  # about the point, body frame [kg m^2/s]
     inertia: InertiaTensor  # about the point, body frame [kg m^2]
     weight: Weight | None  # None where every body is free
+    size: Float[Array, " n_bodies"]  # the square of what momentum and impulse are rounded like
 
 
-def turning(phase: Phase, inertial: Inertial, gravity: Vec3) -> Turning:
-    """The rotational part of a phase."""
+def turning(h: Duration, phase: Phase, inertial: Inertial, gravity: Vec3) -> Turning:
+    """The rotational part of a phase, for a step of size h."""
     pivot = inertial.pivot
     if pivot is None:
-        return Turning(phase.orientation, phase.angular_momentum, inertial.inertia, None)
-    momentum = pivot.inertia.matvec(inertial.angular_velocity(phase))
-    weight = Weight(pivot.arm * inertial.mass, gravity)
-    return Turning(phase.orientation, momentum, pivot.inertia, weight)
+        m = phase.angular_momentum
+        return Turning(m, inertial.inertia, None, dot(m, m))
+    m = _momentum(phase, inertial, pivot)
+    weight = Weight(pivot.arm * inertial.mass, rotate_inverse(phase.orientation, gravity))
+    return Turning(m, pivot.inertia, weight, dot(m, m) + weight.size() * (h * h))
+
+
+def _momentum(phase: Phase, inertial: Inertial, pivot: Pivot) -> Vec3:
+    """About the pivots, body frame [kg m^2/s]."""
+    return pivot.inertia.matvec(inertial.angular_velocity(phase))
 
 
 def ballistic(h: Duration, phase: Phase, inertial: Inertial, gravity: Vec3) -> tuple[Vec3, Vec3]:
@@ -83,7 +90,7 @@ def turned(
         omega = pivot.inertia.solve(momentum)
         # The change only: to convert the momentum to the pivot and back at every step would
         # round the same way again and again, and the energy would drift.
-        change = pivot.inertia.solve(momentum - turning(phase, inertial, gravity).momentum)
+        change = pivot.inertia.solve(momentum - _momentum(phase, inertial, pivot))
         momentum = phase.angular_momentum + inertial.inertia.matvec(change)
         velocity = rotate(q, cross(omega, pivot.arm))
         held = (pivot.point + rotate(q, pivot.arm), velocity * inertial.mass)
