@@ -160,10 +160,9 @@ class State(eqx.Module):
 
 def to_phase(state: State, inertial: Inertial) -> Phase:
     """Component form, with momenta and normalised quaternions."""
-    q = Quat.of(state.quaternion)
     return Phase(
         Vec3.of(state.position),
-        q / jnp.sqrt(q.norm_squared()),
+        Quat.of(state.quaternion).normalized(),
         Vec3.of(state.velocity) * inertial.mass,
         inertial.inertia.matvec(Vec3.of(state.angular_velocity)),
         None if state.stretch is None else stretches.of_array(state.stretch),

@@ -40,7 +40,7 @@ from ..math import (
 )
 from ..math.newton import newton3, relative_error
 from .base import AbstractFlow
-from .turning import Duration, Weight, turned, turning
+from .turning import Duration, Weight, angular_velocity_half_way, turned, turning
 
 
 class DirectorEnergyMomentum(AbstractFlow):
@@ -61,10 +61,10 @@ class DirectorEnergyMomentum(AbstractFlow):
     def step(self, duration, phase: Phase, inertial: Inertial, gravity: Vec3):
         m, inertia, weight, size = turning(duration, phase, inertial, gravity)
         assert phase.stretch is not None
-        euler, slow = euler_tensor(inertia).rows(), inertia.solve(m)
-        start = phase.stretch.rows() + _rigid(slow, euler)
+        euler = euler_tensor(inertia).rows()
+        start = phase.stretch.rows() + _rigid(inertia.solve(m), euler)
         step = _Step(duration, m, start, inertia, euler, weight)
-        guess = slow + inertia.solve(cross(m, slow)) * (0.5 * duration)
+        guess = angular_velocity_half_way(duration, m, inertia)
         omega = newton3(_residual, guess, step, self.iterations)
         error = relative_error(_residual(omega, step), size)
 

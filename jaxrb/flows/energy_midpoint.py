@@ -20,7 +20,7 @@ from ..bodies import Inertial, Phase
 from ..math import Quat, Vec3, cross, dot, rotate, rotate_inverse, safe_sqrt, select
 from .base import AbstractFlow
 from .midpoint import Balance, no_impulse, scaled, solve
-from .turning import ballistic
+from .turning import ballistic, following_orientation
 
 
 class EnergyMidpoint(AbstractFlow):
@@ -65,15 +65,14 @@ class EnergyMidpoint(AbstractFlow):
             _half_turn, impulse, balance, size, self.iterations, reach=0.5, mean_momentum=printed
         )
 
-        turned = q * (p * p)
-        turned = turned / jnp.sqrt(turned.norm_squared())
+        orientation = following_orientation(q, p * p)
         position, linear = ballistic(h, phase, inertial, gravity)
         if pivot is not None:
             half_way = q * p / jnp.sqrt(p.norm_squared())
             mean = rotate(half_way, cross(omega, pivot.arm))  # (339)
             held = (phase.position + mean * h, (mean * 2.0 - velocity) * inertial.mass)  # (308)
             position, linear = select(pivot.pinned, held, (position, linear))
-        return Phase(position, turned, linear, momentum, phase.stretch), error
+        return Phase(position, orientation, linear, momentum, phase.stretch), error
 
 
 class _Load(NamedTuple):

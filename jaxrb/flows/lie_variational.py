@@ -25,6 +25,7 @@ from ..math import InertiaTensor, Mat3, Quat, Vec3, cross, dot, solve3
 from ..math.newton import relative_error
 from ..math.tangents import keep_rule, sparse_jvp
 from .base import AbstractFlow
+from .turning import ballistic, following_orientation
 
 
 class LieVariational(AbstractFlow):
@@ -41,22 +42,17 @@ class LieVariational(AbstractFlow):
     iterations: int = eqx.field(default=2, static=True)
 
     def step(self, duration, phase: Phase, inertial: Inertial, gravity: Vec3):
-        h, m = duration, inertial.mass
-        x, q = phase.position, phase.orientation
-        gamma, pi = phase.linear_momentum, phase.angular_momentum
+        h, q, pi = duration, phase.orientation, phase.angular_momentum
 
         k = pi * (0.5 * h)
         f = cayley_vector(k, inertial.inertia, self.iterations)
         n = 1 + dot(f, f)
-        q_turned = q * Quat(jnp.ones_like(n), f)
+        position, linear_momentum = ballistic(h, phase, inertial, gravity)
         following = Phase(
-            # (70a). Adding the constant g h^2/2 to x by itself would round the same way at
-            # every step, and the energy would drift with time.
-            position=x + (gamma / m + gravity * (0.5 * h)) * h,
-            # (70e), q (1, f)/sqrt(1 + f.f). Divided by its own length, which is the same but for
-            # round-off, it does not drift from unit length.
-            orientation=q_turned / jnp.sqrt(q_turned.norm_squared()),
-            linear_momentum=gamma + gravity * (m * h),  # (70b)
+            position=position,  # (70a)
+            # (70e), q (1, f)/sqrt(1 + f.f)
+            orientation=following_orientation(q, Quat(jnp.ones_like(n), f)),
+            linear_momentum=linear_momentum,  # (70b)
             angular_momentum=pi + cross(f, cross(f, pi) - pi) * 2 / n,  # (70d), F^T Pi
         )
         residual = _residual(f, k, inertial.inertia)

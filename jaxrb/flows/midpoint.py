@@ -25,7 +25,7 @@ from ..bodies import Inertial, Phase
 from ..math import InertiaTensor, Quat, Vec3, cross, dot, zeros_like
 from ..math.newton import newton3, relative_error
 from .base import AbstractFlow
-from .turning import Duration, turned, turning
+from .turning import Duration, angular_velocity_half_way, turned, turning
 
 HalfTurn = Callable[[Vec3], Quat]
 
@@ -87,9 +87,7 @@ def solve(
     """
     h, m, inertia, _ = balance
     residual = partial(_of_mean_momentum if mean_momentum else _residual, half_turn, impulse)
-    slow = inertia.solve(m)
-    guess = slow + inertia.solve(cross(m, slow)) * (0.5 * h)
-    omega = newton3(residual, guess, balance, iterations)
+    omega = newton3(residual, angular_velocity_half_way(h, m, inertia), balance, iterations)
     p = half_turn(omega * (0.25 * h))
     back, n = p.conjugate(), p.norm_squared()
     pushed = impulse(p, omega, balance)

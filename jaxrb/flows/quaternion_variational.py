@@ -78,8 +78,7 @@ def _impulses(f: Quat, step: _Step) -> tuple[Vec3, Vec3]:
     weight, h = step.weight, step.duration
     if weight is None:
         return zeros_like(f.v), zeros_like(f.v)
-    half = Quat(1 + f.w, f.v)
-    half = half / jnp.sqrt(half.norm_squared())
+    half = Quat(1 + f.w, f.v).normalized()
     moment = weight.moment(half)
     even = moment * (1 + f.w)
     odd = f.v * weight.potential(half) - cross(f.v, moment)

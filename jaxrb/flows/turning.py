@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..bodies import Inertial, Phase
@@ -62,6 +61,12 @@ def _momentum(phase: Phase, inertial: Inertial, pivot: Pivot) -> Vec3:
     return pivot.inertia.matvec(inertial.angular_velocity(phase))
 
 
+def angular_velocity_half_way(h: Duration, momentum: Vec3, inertia: InertiaTensor) -> Vec3:
+    """The angular velocity of free bodies in the middle of a step, to first order [rad/s]."""
+    omega = inertia.solve(momentum)
+    return omega + inertia.solve(cross(momentum, omega)) * (0.5 * h)
+
+
 def ballistic(h: Duration, phase: Phase, inertial: Inertial, gravity: Vec3) -> tuple[Vec3, Vec3]:
     """Position and linear momentum of free bodies after a time h."""
     m, gamma = inertial.mass, phase.linear_momentum
@@ -69,6 +74,12 @@ def ballistic(h: Duration, phase: Phase, inertial: Inertial, gravity: Vec3) -> t
     # the energy would drift with time.
     position = phase.position + (gamma / m + gravity * (0.5 * h)) * h
     return position, gamma + gravity * (m * h)
+
+
+def following_orientation(q: Quat, increment: Quat) -> Quat:
+    """After a turn by an increment (of any length but 0), q' = q f."""
+    # Divided by its own length, it does not drift from unit length.
+    return (q * increment).normalized()
 
 
 def turned(
@@ -80,10 +91,8 @@ def turned(
     gravity: Vec3,
     stretch: Sym3 | None = None,
 ) -> Phase:
-    """The phase after a turn by an increment (of any length but 0), q' = q f."""
-    q = phase.orientation * increment
-    # Divided by its own length, it does not drift from unit length.
-    q = q / jnp.sqrt(q.norm_squared())
+    """The phase after a turn by an increment (of any length but 0)."""
+    q = following_orientation(phase.orientation, increment)
     position, linear = ballistic(h, phase, inertial, gravity)
     pivot = inertial.pivot
     if pivot is not None:

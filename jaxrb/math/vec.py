@@ -88,6 +88,10 @@ class Quat(eqx.Module):
     def norm_squared(self) -> Scalar:
         return self.w * self.w + dot(self.v, self.v)
 
+    def normalized(self) -> Quat:
+        """The unit quaternion along this one."""
+        return self / jnp.sqrt(self.norm_squared())
+
 
 def dot(a: Vec3, b: Vec3) -> Scalar:
     """a . b."""

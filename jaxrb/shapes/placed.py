@@ -35,8 +35,7 @@ class Placed(AbstractSolid):
         require(self.quaternion, "Placed.quaternion", nonzero, "finite and not zero")
 
     def _turn(self) -> Quat:
-        q = Quat.of(self.quaternion)
-        return q / jnp.sqrt(q.norm_squared())
+        return Quat.of(self.quaternion).normalized()
 
     def distance_map(self, point: Vec3):
         moved = point - Vec3.of(self.position)

@@ -134,8 +134,7 @@ def assemble(solid: AbstractSolid, unit: Float[Array, ""]) -> Assembly:
                 frame = at._replace(scale=at.scale * shape.factor)
                 return visit(shape.shape, inside, own, frame)
             case Placed():
-                turn = Quat.of(shape.quaternion)
-                turn = at.turn * (turn / jnp.sqrt(turn.norm_squared()))
+                turn = at.turn * Quat.of(shape.quaternion).normalized()
                 position = at.position + rotate(at.turn, Vec3.of(shape.position)) * at.scale
                 return visit(shape.shape, inside, rounding, Frame(at.scale, turn, position))
             case _:
