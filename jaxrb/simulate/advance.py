@@ -16,26 +16,17 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from ..bodies import Phase
-from ..contact import ContactKinematics, Contacts, apply_impulse, kinematics
+from ..contact import apply_impulse
 from ..flows import AbstractFlow
 from ..math import select
 from ..math.bracket import next_trial
 from ..math.once import choose_once
 from .accumulation import Accumulation
-from .closing import gap_tolerance, steepness
 from .interior import Dip, find_dip
 from .results import Code, first_failure
-from .sustained import (
-    Held,
-    Kind,
-    bounce,
-    fly,
-    initially_held,
-    landing,
-    reaction,
-    stand,
-)
+from .sustained import Held, Kind, bounce, fly, initially_held, landing, stand
 from .system import System
+from .trial_contacts import TrialContacts, trial_contacts
 
 
 class Plan(NamedTuple):
@@ -174,7 +165,7 @@ def advance(
         phase, clock, search, dip, log = carry
         trial = search.trial
         end, error = fly(plan.flow, trial, phase, clock.held, system)
-        contact = _closest(plan, end, clock.held, system)
+        contact = trial_contacts(end, clock.held, plan.dt, plan.tolerance, system)
         event = _meet(plan, end, contact, clock, trial, system)
 
         # A trial is held back while a contact may have opened again in it.
@@ -223,7 +214,7 @@ class _Bracket(NamedTuple):
 def _judge(
     clock: Clock,
     search: _Search,
-    contact: _Closest,
+    contact: TrialContacts,
     event: _Event,
     error: Float[Array, ""],
     doubtful: Bool[Array, ""] | None,
@@ -268,7 +259,7 @@ def _aim(
     search: _Search,
     case: _Case,
     bracket: _Bracket,
-    contact: _Closest,
+    contact: TrialContacts,
     elsewhere: Float[Array, ""] | None,
     size: Float[Array, ""],
     resolution: Float[Array, ""],
@@ -332,82 +323,6 @@ def _tick(
     return clock, remaining
 
 
-class _Closest(eqx.Module):
-    """The contacts at the end of a trial, as far as the loop needs them.
-
-    Gaps are in units of their tolerance, normal velocities in tolerances per step size. What
-    every decision of a turn depends on thus ends with a division, and XLA on CPU computes it
-    once: anything cheaper it would compute again in the kernel of every carried array.
-    Contacts that are held neither close nor penetrate.
-    """
-
-    penetrating: Bool[Array, ""]  # any contact
-    closing: Bool[Array, ""]  # any contact
-    leaving: Bool[Array, ""]  # any held contact: its force would pull
-    gap: Float[Array, ""]  # least among the closing contacts [tolerances]
-    time: Float[Array, ""]  # from the trial to contact by Newton's rule [s]
-    steepness: Float[Array, ""]  # of the nearest closing contact; a grazing one has < 1
-    struck: Held | None  # the nearest closing contact
-    pulled: Held | None  # the held contact whose force would pull most
-    finite: Bool[Array, ""]
-    lost: Bool[Array, ""]  # the closest point of a body that is finite itself
-    geometry: tuple[Contacts, ContactKinematics] | None
-
-
-def _closest(plan: Plan, end: Phase, held: Held | None, system: System) -> _Closest:
-    like = end.position.x[0]
-    no = jnp.zeros((), bool)
-    if system.contacts is None:
-        infinite = jnp.full_like(like, jnp.inf)
-        return _Closest(no, no, no, infinite, infinite, infinite, None, None, ~no, no, None)
-    contacts = system.contacts.find(end)
-    motion = kinematics(contacts, end, system.inertial)
-    tolerance = gap_tolerance(contacts, plan.tolerance)
-    gap = contacts.gap / tolerance
-    rate = motion.normal_velocity * plan.dt / tolerance
-
-    closing = rate < 0
-    # A contact that was just resolved sits at gap zero to round-off and must not be found
-    # again; one that is below it by more, or gets there within the step, must.
-    penetrating = (gap < -1) | ((gap < 0) & (rate < -1))
-    lost = no
-    if system.contacts.searched:
-        moving = jnp.stack([jnp.sum(leaf) for leaf in jax.tree.leaves(end)])
-        lost = jnp.any(jnp.isnan(gap)) & jnp.all(jnp.isfinite(moving))
-    leaving, pulled = no, None
-    if held is not None:
-        closing &= ~held
-        penetrating &= ~held
-        force, _ = reaction(end, held, system)
-        pulled = _least(jnp.where(held & (force < 0), force, jnp.inf))
-        leaving = jnp.any(pulled)
-    # Newton aims at half the tolerance, so that it ends on the admissible side.
-    time = jnp.where(closing, plan.dt * (gap - 0.5) / jnp.where(closing, -rate, 1.0), jnp.inf)
-    nearest = jnp.where(closing, gap, jnp.inf)
-    steep = steepness(contacts, motion, motion.normal_velocity, tolerance, system)
-    struck = closing if gap.size == 1 else _least(nearest)
-    return _Closest(
-        penetrating=jnp.any(penetrating),
-        closing=jnp.any(closing),
-        leaving=leaving,
-        gap=jnp.min(nearest),
-        time=jnp.min(time),
-        steepness=jnp.min(jnp.where(struck, steep, jnp.inf)),
-        struck=struck,
-        pulled=pulled,
-        finite=jnp.all(jnp.isfinite(gap + rate)),
-        lost=lost,
-        geometry=(contacts, motion),
-    )
-
-
-def _least(values: Float[Array, "n_bodies n_contacts"]) -> Held:
-    """Where the least finite value is; the first of equal ones."""
-    order = jnp.arange(values.size, dtype=jnp.int32).reshape(values.shape)
-    least = (values == jnp.min(values)) & (values < jnp.inf)
-    return least & (order == jnp.min(jnp.where(least, order, values.size)))
-
-
 class _Event(NamedTuple):
     """What the end of a trial becomes if an event is accepted there."""
 
@@ -420,7 +335,12 @@ class _Event(NamedTuple):
 
 
 def _meet(
-    plan: Plan, end: Phase, contact: _Closest, clock: Clock, trial: Float[Array, ""], system: System
+    plan: Plan,
+    end: Phase,
+    contact: TrialContacts,
+    clock: Clock,
+    trial: Float[Array, ""],
+    system: System,
 ) -> _Event:
     none, no = jnp.zeros((), jnp.int32), jnp.zeros((), bool)
     if contact.geometry is None or contact.struck is None:
