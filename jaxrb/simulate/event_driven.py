@@ -20,7 +20,8 @@ from ..flows import AbstractFlow, LieVariational
 from ..math import rotate
 from .accumulation import remaining_bounces
 from .advance import Clock, Plan
-from .replay import Impact, compact, final_phase, lay_out, replay
+from .collect import Impact, Wanted, compact
+from .replay import final_phase, lay_out, replay
 from .results import Code, to_result
 from .saving import Impacts, SaveAt, Solution, Stats
 from .system import System, body_order, build, initial_code, to_state
@@ -104,23 +105,22 @@ class EventDriven(AbstractMethod):
         system, phase = build(world, state, standing=plan.rest)
         code = initial_code(world, state, system, phase)
         times = save.times(t0, t1, self.dt, plan.n_steps)
-        steps, offsets = _schedule(times, t0, t1, plan)
+        wanted = Wanted(*_schedule(times, t0, t1, plan), impacts=save.impacts > 0)
         max_impacts = self.max_impacts
         if max_impacts is None:
             n_bodies = len(world.bodies)
             more = 256 * n_bodies if plan.rest else self.max_impacts_per_step
             max_impacts = plan.n_steps * n_bodies // 64 + more
-        saves = [(k, r) for k, r in zip(steps, offsets, strict=True) if k < plan.n_steps]
-        blocks = lay_out(plan, max_impacts, saves, record=save.impacts > 0)
+        blocks = lay_out(plan, max_impacts, wanted)
 
         saved = impacts = None
-        if blocks.save_steps or blocks.record:
+        if wanted.anything:
             final, clock, outputs = replay(blocks, phase, code, system)
             flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), outputs)
             saved, impacts = flat.saved, flat.impacts
         else:
             final, clock = final_phase(blocks, phase, code, system)
-        trajectory = _trajectory(saved, final, len(saves), len(times))
+        trajectory = _trajectory(saved, final, len(wanted.steps), len(times))
         elapsed = plan.step_size(clock.step, clock.remaining) - clock.remaining
         elapsed = jnp.where(clock.step < plan.n_steps, elapsed, 0.0)
         started = t0 + self.dt * clock.step.astype(elapsed.dtype)
@@ -183,12 +183,12 @@ def _for_flow(flow: AbstractFlow, world: World, state: State) -> State:
 
 
 def _schedule(times: np.ndarray, t0: float, t1: float, plan: Plan):
-    """The step in which each time falls, and how far into it [s]."""
+    """The steps in which the times before t1 fall, and how far into them [s]."""
     steps = np.floor((times - t0) / plan.dt + 1e-9).astype(int)
     offsets = times - t0 - steps * plan.dt
     offsets[np.abs(offsets) <= 1e-9 * plan.dt] = 0.0
-    steps[times >= t1 - 1e-9 * plan.dt] = plan.n_steps
-    return np.minimum(steps, plan.n_steps).tolist(), offsets.tolist()
+    along = (times < t1 - 1e-9 * plan.dt) & (steps < plan.n_steps)
+    return tuple(steps[along].tolist()), tuple(offsets[along].tolist())
 
 
 def _trajectory(saved, final: Phase, n_along: int, n_times: int) -> Phase:

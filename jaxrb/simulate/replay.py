@@ -22,7 +22,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 from jax.custom_derivatives import SymbolicZero
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from ..bodies import Phase
 from ..contact import apply_impulse, kinematics
@@ -30,6 +30,7 @@ from ..math import select
 from ..math.tangents import keep_rule, sparse_jvp
 from .accumulation import Accumulation
 from .advance import Clock, Log, Plan, advance, start_clock
+from .collect import Flight, Outputs, Wanted, collect
 from .results import Code
 from .sustained import Held, Kind, bounce, fly, landing, reaction, stand
 from .system import System
@@ -42,62 +43,17 @@ class Blocks(NamedTuple):
     n_blocks: int
     arcs: int  # in a block; a world waits for the next block when it has flown them
     flights: int  # in an arc
-    save_steps: tuple[int, ...]  # the steps in which the times to save fall,
-    save_offsets: tuple[float, ...]  # and how far into them [s]
-    record: bool  # whether to collect the impacts
-
-    @property
-    def collects(self) -> bool:
-        return bool(self.save_steps) or self.record
-
-    @property
-    def saves(self) -> int:
-        """The largest number of times to save that one block can meet."""
-        steps = np.asarray(self.save_steps)
-        first = np.searchsorted(steps, steps)
-        last = np.searchsorted(steps, steps + self.arcs * self.flights, side="right")
-        return int((last - first).max(initial=0))
+    wanted: Wanted
 
 
-def lay_out(plan: Plan, max_impacts: int, saves: list[tuple[int, float]], record: bool) -> Blocks:
+def lay_out(plan: Plan, max_impacts: int, wanted: Wanted) -> Blocks:
     """Blocks for a trajectory of `plan.n_steps` steps and up to `max_impacts` impacts."""
     # Long arcs idle after an impact, short ones look for one too often.
     flights = max(1, math.ceil(math.sqrt(plan.n_steps / max_impacts)))
     # An arc ends when it is full or with an impact: so many suffice.
     n_arcs = math.ceil(plan.n_steps / flights) + max_impacts
     arcs = math.ceil(math.sqrt(n_arcs))
-    steps, offsets = zip(*saves, strict=True) if saves else ((), ())
-    return Blocks(plan, math.ceil(n_arcs / arcs), arcs, flights, steps, offsets, record)
-
-
-class Impact(eqx.Module):
-    """Impacts along a trajectory; in a block, arrays have a leading axis over its arcs."""
-
-    valid: Bool[Array, ""]
-    step: Int[Array, ""]
-    offset: Float[Array, ""]  # time since the start of the step [s]
-    contact: Int[Array, ""]
-    before: Phase
-    after: Phase
-
-
-class Outputs(eqx.Module):
-    """What one block collects: the states at the times to save, and the impacts."""
-
-    saved: tuple[Bool[Array, " saves"], Phase] | None
-    impacts: Impact | None
-
-
-class _Flight(eqx.Module):
-    """A flight that may be looked at."""
-
-    flown: Bool[Array, ""]  # or skipped
-    event: Bool[Array, ""]  # whether it ended with one
-    step: Int[Array, ""]
-    begin: Float[Array, ""]  # since the start of the step [s]
-    duration: Float[Array, ""]  # [s]
-    phase: Phase  # at its start
-    held: Held | None
+    return Blocks(plan, math.ceil(n_arcs / arcs), arcs, flights, wanted)
 
 
 class _Start(eqx.Module):
@@ -186,7 +142,7 @@ def _fly_block(
     phase, clock_out, log = advance(blocks.plan, start.phase, start.on(clock), system, log)
     assert log is not None
     outputs = Outputs(None, None)
-    if blocks.collects:
+    if blocks.wanted.anything:
         _, outputs = _replay_block(blocks, log, clock, saved, start, system)
     return _Start(phase, clock_out.remaining, clock_out.accumulation), clock_out, log, outputs
 
@@ -220,13 +176,13 @@ def _replay_block(
     system: System,
 ) -> tuple[_Start, Outputs]:
     """Flies the arcs of a block from its log."""
-    plan, collects = blocks.plan, blocks.collects
+    plan, collects = blocks.plan, blocks.wanted.anything
 
     def seen(course: _Course, flown, event, duration):
         if not collects:
             return None
         begin = plan.step_size(course.step, course.remaining) - course.remaining
-        return _Flight(flown, event, course.step, begin, duration, course.phase, course.held)
+        return Flight(flown, event, course.step, begin, duration, course.phase, course.held)
 
     @partial(jax.checkpoint, prevent_cse=False)
     def fly_step(course: _Course, flown):
@@ -248,7 +204,7 @@ def _replay_block(
         size = plan.step_size(step, course.remaining)
         left = jnp.where(eventful, course.remaining - end.duration, size)
         following = _Course(end.after, left, step, end.held, end.accumulation)
-        struck = (end.before, end.after) if blocks.record else None
+        struck = (end.before, end.after) if blocks.wanted.impacts else None
         return select(flown, following, course), (
             seen(course, flown, eventful, end.duration),
             struck,
@@ -264,7 +220,9 @@ def _replay_block(
 
     course = _Course(start.phase, start.remaining, clock.step, clock.held, start.accumulation)
     course, flown = jax.lax.scan(arc, course, (log.flights, log.duration, log.event))
-    outputs = _collect(blocks, log, saved, flown, system) if collects else Outputs(None, None)
+    outputs = Outputs(None, None)
+    if collects:
+        outputs = collect(blocks.wanted, plan.flow, log, saved, flown, system)
     return _Start(course.phase, course.remaining, course.accumulation), outputs
 
 
@@ -392,71 +350,3 @@ def _contact(index: Int[Array, ""], like: Array) -> Held:
 
 def _kind(index: Int[Array, ""], like: Array) -> Int[Array, ""]:
     return index // like.size
-
-
-def _collect(blocks: Blocks, log: Log, saved, flown, system: System) -> Outputs:
-    """Picks the states to save and the impacts out of the flights of a block."""
-    steps, last, struck = flown
-    saves = impacts = None
-    if blocks.save_steps:
-        # One sequence: of each arc the flights to the ends of steps, then the last.
-        flights = jax.tree.map(
-            lambda a, b: jnp.concatenate([a, b[:, None]], axis=1).reshape(-1, *b.shape[1:]),
-            steps,
-            last,
-        )
-        saves = _states_to_save(blocks, saved, flights, system)
-    if blocks.record and system.contacts is not None:
-        before, after = struck
-        time = last.begin + last.duration
-        valid, contact = log.impacts(system.contacts.number)
-        impacts = Impact(valid, last.step, time, contact, before, after)
-    return Outputs(saves, impacts)
-
-
-def _states_to_save(blocks: Blocks, saved, flights: _Flight, system: System):
-    """Which of the times to save, from number `saved` on, fall into a block; the states."""
-    n = len(blocks.save_steps)
-    wanted = saved + jnp.arange(blocks.saves, dtype=jnp.int32)
-    clipped = jnp.minimum(wanted, n - 1)
-    in_step = jnp.asarray(blocks.save_steps, jnp.int32)[clipped]
-    offset = jnp.asarray(blocks.save_offsets, flights.begin.dtype)[clipped]
-
-    # The flight in which a time falls is the last that begins before it. What earlier blocks
-    # did not save falls after the start of this one, whatever round-off says.
-    index = jnp.arange(flights.flown.shape[0], dtype=jnp.int32)
-    flown = jnp.where(flights.flown, index, -1)
-    first, last = jnp.argmax(flights.flown).astype(jnp.int32), jnp.max(flown)
-
-    def flight_of(step, offset):
-        begun = (flights.begin <= offset) | (index == first)
-        return jnp.max(jnp.where((flights.step == step) & begun, flown, -1))
-
-    at = jax.vmap(flight_of)(in_step, offset)
-    found = at >= 0
-    at = jnp.maximum(at, 0)
-    flight = jax.tree.map(lambda leaf: leaf[at], flights)
-    # An event at the end of the block leaves the rest of its step to the next one.
-    cut = (at == last) & flight.event & (offset >= flight.begin + flight.duration)
-    valid = found & (wanted < n) & ~cut
-
-    state = flight.phase
-    if any(blocks.save_offsets):
-
-        def partway(duration, phase, held):
-            return fly(blocks.plan.flow, duration, phase, held, system)[0]
-
-        elapsed = jnp.where(valid, jnp.maximum(offset - flight.begin, 0.0), 0.0)
-        state = jax.vmap(partway)(elapsed, state, flight.held)
-    return valid, state
-
-
-def compact(valid: Bool[Array, " entries"], entries, n: int):
-    """The first n valid ones of a sequence of entries, and how many there are.
-
-    Slots beyond hold an arbitrary entry.
-    """
-    rank = jnp.cumsum(valid, dtype=jnp.int32)
-    at = jnp.searchsorted(rank, jnp.arange(1, n + 1, dtype=jnp.int32))
-    at = jnp.minimum(at, valid.shape[0] - 1)
-    return jax.tree.map(lambda leaf: leaf[at], entries), rank[-1]
