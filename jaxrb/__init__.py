@@ -19,7 +19,21 @@ from .flows import (
     QuaternionVariational as QuaternionVariational,
     SimoWong as SimoWong,
 )
-from .impact import Frictionless as Frictionless
+from .impact import (
+    IMPACTS as IMPACTS,
+    CollidingBody as CollidingBody,
+    ContactMode as ContactMode,
+    Coulomb as Coulomb,
+    Frictionless as Frictionless,
+    ImpactSolution as ImpactSolution,
+    Newton as Newton,
+    Poisson as Poisson,
+    Stronge as Stronge,
+    contact_velocity as contact_velocity,
+    invariant_directions as invariant_directions,
+    inverse_inertia_matrix as inverse_inertia_matrix,
+    solve_impact as solve_impact,
+)
 from .shapes import (
     Box as Box,
     Capsule as Capsule,

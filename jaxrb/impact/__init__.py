@@ -1,3 +1,27 @@
-"""Impact laws."""
+"""Impacts at one contact: laws, and their solution."""
 
-from .frictionless import AbstractContactLaw as AbstractContactLaw, Frictionless as Frictionless
+from .invariant import (
+    InvariantDirections as InvariantDirections,
+    invariant_directions as invariant_directions,
+)
+from .laws import (
+    AbstractContactLaw as AbstractContactLaw,
+    AbstractHypothesis as AbstractHypothesis,
+    Coulomb as Coulomb,
+    Frictionless as Frictionless,
+    Newton as Newton,
+    Poisson as Poisson,
+    Stronge as Stronge,
+)
+from .solve import (
+    IMPACTS as IMPACTS,
+    ContactMode as ContactMode,
+    Events as Events,
+    ImpactSolution as ImpactSolution,
+    solve_impact as solve_impact,
+)
+from .two_bodies import (
+    CollidingBody as CollidingBody,
+    contact_velocity as contact_velocity,
+    inverse_inertia_matrix as inverse_inertia_matrix,
+)

@@ -1,0 +1,180 @@
+"""The end of an impact in closed form (Jia and Wang, sections 6.2 and 6.3).
+
+Once the hodograph is a straight line, or the contact sticks, the impulse grows in a constant
+direction, v_z linearly and E quadratically with the normal impulse.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Int
+
+from ..math.safe import safe_sqrt
+from .hodograph import Contact, Course, Lane, Phase, Slide
+
+
+class Total(NamedTuple):
+    """An impact after its end, without units."""
+
+    tangential1: Lane
+    tangential2: Lane
+    normal: Lane
+    compressed_at: Lane  # normal impulse at the end of compression
+    stuck_at: Lane  # where the sliding velocity first vanishes; infinite if it does not
+    collinear_at: Lane
+    sticks: Bool[Array, " lanes"]  # whether it sticks there; else it slides on
+    solved: Bool[Array, " lanes"]
+
+
+class _Line(NamedTuple):
+    """A course of constant direction."""
+
+    impulse: Lane  # I_z
+    normal: Lane  # v_z
+    energy: Lane  # as in Slide
+    phase: Int[Array, " lanes"]
+    compressed_at: Lane
+    compressed: Lane
+
+
+def close(course: Course, slide: Slide, contact: Contact) -> Total:
+    """From where the panels end."""
+    eps = jnp.finfo(slide.speed.dtype).eps
+    x, y = slide.speed * slide.cos, slide.speed * slide.sin
+    first, second = contact.tangential_impulse(x, y, slide.impulse)
+    line = _Line(
+        slide.impulse,
+        contact.normal_velocity(x, y, slide.impulse),
+        slide.energy,
+        slide.phase,
+        slide.compressed_at,
+        slide.compressed,
+    )
+    # It slides on in its direction, to the origin if it approaches it.
+    growth, _ = contact.rates(slide.cos, slide.sin)
+    approaches = growth < 0
+    left = jnp.where(approaches, slide.speed / jnp.where(approaches, -growth, 1.0), jnp.inf)
+    left = jnp.where(slide.speed <= eps, 0.0, left)
+    mu = contact.friction
+    along = contact.acceleration(slide.cos, slide.sin)
+    slid = _run(course, contact, line, along, slide.straight, left)
+    step = slid.impulse - slide.impulse
+    first = first - mu * slide.cos * step
+    second = second - mu * slide.sin * step
+
+    # At the origin (25) it sticks, or slides on in the centrifugal direction (38).
+    stops = slide.straight & (slid.phase != Phase.OVER) & jnp.isfinite(left)
+    origin = contact.tangential_impulse(jnp.zeros_like(x), jnp.zeros_like(x), slid.impulse)
+    first, second = (jnp.where(stops, a, b) for a, b in zip(origin, (first, second), strict=True))
+    resist1, resist2 = contact.solve(contact.d1, contact.d2)
+    sticks = resist1 * resist1 + resist2 * resist2 <= mu * mu
+    away1, away2 = centrifugal(contact, ~sticks)
+    push1 = jnp.where(sticks, -resist1, -mu * away1)
+    push2 = jnp.where(sticks, -resist2, -mu * away2)
+    along = 1 + contact.d1 * push1 + contact.d2 * push2
+    final = _run(course, contact, slid, along, stops, jnp.full_like(left, jnp.inf))
+    step = final.impulse - slid.impulse
+    return Total(
+        first + push1 * step,
+        second + push2 * step,
+        final.impulse,
+        final.compressed_at,
+        jnp.where(stops, slid.impulse, jnp.inf),
+        slide.collinear_at,
+        stops & sticks,
+        final.phase == Phase.OVER,
+    )
+
+
+def centrifugal(contact: Contact, where: Bool[Array, " lanes"]) -> tuple[Lane, Lane]:
+    """The only direction u in which sliding can resume: d - mu B u = lambda u, lambda > 0.
+
+    It exists where |B^{-1} d| > mu (Corollary 6); elsewhere the result is B^{-1} d / mu.
+    So |(lambda + mu B)^{-1} d| = 1; the reciprocal of the left-hand side is almost linear in
+    lambda, and Newton's rule for it converges from a lower bound, |d| less mu times the largest
+    eigenvalue of B. The last steps are the ones that are differentiated.
+    """
+    mu = jnp.where(where, contact.friction, 1.0)
+    d1, d2 = jnp.where(where, contact.d1, 1.0), jnp.where(where, contact.d2, 0.0)
+    b11, b22 = jnp.where(where, contact.b11, 1.0), jnp.where(where, contact.b22, 1.0)
+    b12 = jnp.where(where, contact.b12, 0.0)
+
+    def solve(growth, x, y):
+        m11, m12, m22 = growth + mu * b11, mu * b12, growth + mu * b22
+        determinant = m11 * m22 - m12 * m12
+        return (m22 * x - m12 * y) / determinant, (m11 * y - m12 * x) / determinant
+
+    def newton(growth):
+        x, y = solve(growth, d1, d2)
+        size = jnp.sqrt(x * x + y * y)
+        along1, along2 = solve(growth, x, y)
+        return growth + (size - 1) * size * size / (x * along1 + y * along2)
+
+    half, mean = (b11 - b22) / 2, (b11 + b22) / 2
+    largest = mean + jnp.sqrt(half * half + b12 * b12)
+    growth = jnp.maximum(jnp.sqrt(d1 * d1 + d2 * d2) - mu * largest, 0.0)
+    for _ in range(10):
+        growth = newton(growth)
+    growth = jax.lax.stop_gradient(growth)
+    # Two steps from the root, so that second derivatives follow as well.
+    x, y = solve(newton(newton(growth)), d1, d2)
+    return x, y
+
+
+def _run(
+    course: Course,
+    contact: Contact,
+    line: _Line,
+    acceleration: Lane,
+    active: Bool[Array, " lanes"],
+    limit: Lane,
+) -> _Line:
+    """Along a line until the impact is over, or for a limited normal impulse."""
+    rises = acceleration > 0
+    slope = jnp.where(rises, acceleration, 1.0)
+    # End of compression: v_z = 0.
+    ahead = jnp.where(rises, -line.normal / slope, jnp.inf)
+    compresses = active & (line.phase == Phase.COMPRESSION) & (ahead < limit)
+    step = jnp.where(compresses, ahead, 0.0)
+    stored = line.energy - (line.normal + acceleration * step / 2) * step
+    line = _Line(
+        line.impulse + step,
+        jnp.where(compresses, 0.0, line.normal),
+        jnp.where(compresses, 0.0, line.energy),
+        line.phase + compresses.astype(jnp.int32),
+        jnp.where(compresses, line.impulse + step, line.compressed_at),
+        jnp.where(compresses, stored, line.compressed),
+    )
+    limit = jnp.where(jnp.isfinite(limit), limit - step, jnp.inf)
+
+    # End of restitution.
+    e = contact.restitution
+    if course.hypothesis == "newton":
+        ahead = (e - line.normal) / slope
+    elif course.hypothesis == "poisson":
+        ahead = (1 + e) * line.compressed_at - line.impulse
+    else:
+        # From the end of compression itself the root has a derivative for every e, 0 included.
+        begins = line.normal <= 0
+        left = e * e * line.compressed - line.energy
+        root = safe_sqrt(line.normal * line.normal + 2 * slope * left)
+        from_compression = e * safe_sqrt(2 * line.compressed / slope)
+        ahead = jnp.where(begins, from_compression, (root - line.normal) / slope)
+    ahead = jnp.where(rises, jnp.maximum(ahead, 0.0), jnp.inf)
+    restoring = active & (line.phase == Phase.RESTITUTION)
+    ends = restoring & (ahead <= limit)
+    # Without an event the line is followed as far as it goes.
+    stops = active & (line.phase != Phase.OVER) & ~ends & jnp.isfinite(limit)
+    step = jnp.where(ends, ahead, jnp.where(stops, limit, 0.0))
+    work = (line.normal + acceleration * step / 2) * step
+    return _Line(
+        line.impulse + step,
+        line.normal + acceleration * step,
+        line.energy + jnp.where(restoring, work, -work),
+        line.phase + ends.astype(jnp.int32),
+        line.compressed_at,
+        line.compressed,
+    )

@@ -1,0 +1,318 @@
+"""The course of a sliding contact during an impact (Jia and Wang, sections 2 to 5).
+
+While the normal impulse I_z grows, the sliding velocity gamma follows its hodograph
+
+    gamma' = -mu B gamma^ + d    (31),    gamma^ = gamma / |gamma|,
+
+with B and d the blocks of the inverse inertia matrix W (21, 22). In polar coordinates
+gamma = r u, u = (cos theta, sin theta), the right-hand side depends on theta alone:
+
+    r' = lambda(theta),  r theta' = f(theta),
+    lambda = u . (d - mu B u),  f = u x (d - mu B u).
+
+In the time tau with dI_z = r dtau the direction runs by itself, dtheta/dtau = f(theta), and
+ln r and I_z are quadratures; nothing is singular where the sliding velocity vanishes. So no
+differential equation is left to be stepped through: on a panel of tau, theta is written in
+closed form as the flow of the quadratic that osculates f (as a function of the tangent of half
+the angle), tau follows from it exactly, and the quadratures are spectral.
+
+Units: the inverse inertia is divided by W_zz, velocities by the speed of approach; impulses
+are then in units of speed of approach over W_zz. Numbers of one impact are a lane; arrays have
+shape (lanes,), on a panel (n_points, lanes).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from ..math.chebyshev import ChebyshevGrid
+
+GRID = ChebyshevGrid(24)
+
+Lane = Float[Array, "*points lanes"]
+
+
+class Contact(NamedTuple):
+    """The numbers that govern an impact, without units."""
+
+    b11: Lane  # B
+    b12: Lane
+    b22: Lane
+    d1: Lane
+    d2: Lane
+    slip1: Lane  # gamma before the impact
+    slip2: Lane
+    friction: Lane  # mu
+    restitution: Lane  # e
+
+    def solve(self, x: Lane, y: Lane) -> tuple[Lane, Lane]:
+        """B^{-1} (x, y)."""
+        determinant = self.b11 * self.b22 - self.b12 * self.b12
+        return (
+            (self.b22 * x - self.b12 * y) / determinant,
+            (self.b11 * y - self.b12 * x) / determinant,
+        )
+
+    def rates(self, c: Lane, s: Lane) -> tuple[Lane, Lane]:
+        """lambda and f in the direction (c, s)."""
+        mu = self.friction
+        x = self.d1 - mu * (self.b11 * c + self.b12 * s)
+        y = self.d2 - mu * (self.b12 * c + self.b22 * s)
+        return c * x + s * y, c * y - s * x
+
+    def fastest(self) -> Lane:
+        """A bound of |lambda| and |f|."""
+        half = (self.b11 - self.b22) / 2
+        spread = jnp.sqrt(half * half + self.b12 * self.b12)
+        return self.friction * ((self.b11 + self.b22) / 2 + spread) + jnp.sqrt(
+            self.d1 * self.d1 + self.d2 * self.d2
+        )
+
+    def acceleration(self, c: Lane, s: Lane) -> Lane:
+        """v_z' while it slides in the direction (c, s) (eqs. 16, 28)."""
+        return 1 - self.friction * (self.d1 * c + self.d2 * s)
+
+    def tangential_impulse(self, x: Lane, y: Lane, impulse: Lane) -> tuple[Lane, Lane]:
+        """From the sliding velocity (x, y) and the normal impulse (24)."""
+        return self.solve(x - self.slip1 - impulse * self.d1, y - self.slip2 - impulse * self.d2)
+
+    def normal_velocity(self, x: Lane, y: Lane, impulse: Lane) -> Lane:
+        """v_z from the sliding velocity and the normal impulse (10, 24)."""
+        t1, t2 = self.solve(self.d1, self.d2)
+        along = t1 * (x - self.slip1 - impulse * self.d1)
+        across = t2 * (y - self.slip2 - impulse * self.d2)
+        return impulse - 1 + along + across
+
+
+class Phase:
+    """Of an impact, as the integers that a state carries."""
+
+    COMPRESSION = 0
+    RESTITUTION = 1
+    OVER = 2
+
+
+class Slide(NamedTuple):
+    """Where an impact is in its course while the contact slides."""
+
+    cos: Lane  # direction of the sliding velocity
+    sin: Lane
+    speed: Lane  # r
+    impulse: Lane  # I_z
+    energy: Lane  # E in compression (11); what has been released of it in restitution
+    phase: Int[Array, " lanes"]
+    compressed_at: Lane  # I_z at the end of compression
+    compressed: Lane  # E there
+    collinear_at: Lane  # I_z where gamma and gamma' became collinear; infinite before
+    stretch: Lane  # of the next panel, in units of a length that usually fits
+    turns: Int[Array, " lanes"]
+    straight: Bool[Array, " lanes"]  # the rest has a closed form
+
+
+class Course(NamedTuple):
+    """How a hodograph is followed. Static."""
+
+    hypothesis: str
+    collinearity: float | None  # sine of the angle between gamma and gamma' that counts as 0
+    shortcut: bool  # leave the panels on invariant rays, whose closed form has no derivative
+
+
+def start(course: Course, contact: Contact) -> Slide:
+    """Before the impact."""
+    x, y = contact.slip1, contact.slip2
+    eps = jnp.finfo(x.dtype).eps
+    slides = x * x + y * y > 0
+    speed = jnp.sqrt(jnp.where(slides, x * x + y * y, 1.0))
+    cos, sin = jnp.where(slides, x / speed, 1.0), jnp.where(slides, y / speed, 0.0)
+    speed = jnp.where(slides, speed, 0.0)
+    zero, none = jnp.zeros_like(x), jnp.zeros(x.shape, jnp.int32)
+    growth, turning = contact.rates(cos, sin)
+    if course.collinearity is None:
+        collinear = jnp.abs(turning) <= 4 * eps * contact.fastest()
+    else:
+        collinear = turning**2 <= course.collinearity**2 * (turning**2 + growth**2)
+    return Slide(
+        cos,
+        sin,
+        speed,
+        zero,
+        zero,
+        none,
+        zero,
+        zero,
+        jnp.where(collinear & (speed > eps), 0.0, jnp.inf).astype(x.dtype),
+        jnp.ones_like(x),
+        none,
+        _straight(course, contact, cos, sin, speed),
+    )
+
+
+def _straight(course: Course, contact: Contact, cos: Lane, sin: Lane, speed: Lane) -> Array:
+    """Whether what follows is a straight line to round-off, or the sliding has ended."""
+    eps = jnp.finfo(speed.dtype).eps
+    growth, turning = contact.rates(cos, sin)
+    ended = (speed <= eps) | ((growth < 0) & (speed * contact.fastest() <= -eps * growth))
+    if not course.shortcut:
+        return ended
+    on_ray = jnp.abs(turning) <= 4 * eps * contact.fastest()
+    # What the turning still changes of I_z where the sliding ends.
+    small = speed * jnp.abs(turning) * contact.fastest() <= -eps * growth * growth * growth
+    return ended | on_ray | ((growth < 0) & small)
+
+
+def ended(slide: Slide) -> Bool[Array, " lanes"]:
+    """Whether no panel is left to do."""
+    return slide.straight | (slide.phase == Phase.OVER) | (slide.turns >= 200)
+
+
+def follow(course: Course, slide: Slide, contact: Contact) -> Slide:
+    """One panel on, or to the end of compression or restitution if that comes first.
+
+    A panel whose functions are not resolved to round-off is tried again, shorter.
+    """
+    eps = jnp.finfo(slide.speed.dtype).eps
+    # Along the panel every number of a lane is a row.
+    here, given, length = jax.tree.map(
+        lambda leaf: leaf[None], (slide, contact, _length(slide, contact))
+    )
+    cos, sin, passed = _directions(here, given, length)
+    resolved = jnp.all((passed > 0.2 * length) & (passed < 5 * length), axis=0)
+    growth, turning = given.rates(cos, sin)
+    log_speed = GRID.integral(growth * passed)
+    speed = here.speed * jnp.exp(log_speed)
+    flux = speed * passed  # dI_z over the panel's unit
+    impulse = here.impulse + GRID.integral(flux)
+    normal = given.normal_velocity(speed * cos, speed * sin, impulse)
+    work = GRID.integral(normal * flux)
+    restoring = here.phase == Phase.RESTITUTION
+    energy = here.energy + jnp.where(restoring, work, -work)
+
+    good = resolved & (GRID.last_coefficients(flux) <= 20 * eps * jnp.abs(impulse[-1]))
+    excess = jnp.where(restoring, _excess(course, here, given, impulse, normal, energy), normal)
+    restoring = restoring[0]
+    found, at = GRID.first_crossing(excess)
+    cos_at, sin_at, log_speed_at, impulse_at, energy_at = GRID.interpolate(
+        at, cos, sin, log_speed, impulse, energy
+    )
+    unit = jnp.sqrt(cos_at * cos_at + sin_at * sin_at)
+    cos_at, sin_at = cos_at / unit, sin_at / unit
+    speed_at = slide.speed * jnp.exp(log_speed_at)
+
+    collinear_at = slide.collinear_at
+    if course.collinearity is not None:
+        angle = course.collinearity**2 * (turning**2 + growth**2) - turning**2
+        met, where = GRID.first_crossing(angle)
+        (collinear,) = GRID.interpolate(where, impulse)
+        new = good & met & (where <= at) & jnp.isinf(collinear_at)
+        collinear_at = jnp.where(new, collinear, collinear_at)
+
+    compressed = good & found & ~restoring
+    stretch = slide.stretch * jnp.where(good, jnp.where(found, 1.0, 2.0), 0.4)
+    cos_at, sin_at, speed_at, impulse_at = (
+        jnp.where(good, new, old)
+        for new, old in zip((cos_at, sin_at, speed_at, impulse_at), slide[:4], strict=True)
+    )
+    return Slide(
+        cos_at,
+        sin_at,
+        speed_at,
+        impulse_at,
+        jnp.where(compressed, 0.0, jnp.where(good, energy_at, slide.energy)),
+        slide.phase + (good & found).astype(jnp.int32),
+        jnp.where(compressed, impulse_at, slide.compressed_at),
+        jnp.where(compressed, energy_at, slide.compressed),
+        collinear_at,
+        stretch,
+        slide.turns + 1,
+        _straight(course, contact, cos_at, sin_at, speed_at),
+    )
+
+
+def _excess(
+    course: Course, slide: Slide, contact: Contact, impulse: Lane, normal: Lane, energy: Lane
+) -> Lane:
+    """What becomes positive at the end of restitution."""
+    e = contact.restitution
+    if course.hypothesis == "newton":
+        return normal - e
+    since = impulse - slide.compressed_at
+    if course.hypothesis == "poisson":
+        return since - e * slide.compressed_at
+    # Of the energies the roots are compared: they grow like the impulse, so the end is a
+    # simple root for every e, 0 included.
+    begins = since <= 0
+    acceleration = contact.acceleration(slide.cos, slide.sin)
+    ratio = jnp.where(begins, acceleration / 2, energy / jnp.where(begins, 1.0, since * since))
+    rise = jnp.sqrt(jnp.where(ratio > 0, ratio, 1.0))
+    rise = jnp.where(ratio > 0, rise, 0.0)
+    stored = jnp.where(slide.compressed > 0, slide.compressed, 1.0)
+    return since * rise - e * jnp.sqrt(stored)
+
+
+def _length(slide: Slide, contact: Contact) -> Lane:
+    """Of the next panel, in tau: a few turning times, and not far beyond the next event.
+
+    The result does not depend on it, so that it is not differentiated.
+    """
+    normal = contact.normal_velocity(
+        slide.speed * slide.cos, slide.speed * slide.sin, slide.impulse
+    )
+    acceleration = jnp.maximum(contact.acceleration(slide.cos, slide.sin), 0.1)
+    left = contact.restitution**2 * slide.compressed - slide.energy
+    root = jnp.sqrt(jnp.maximum(normal * normal + 2 * left * acceleration, 0.0))
+    restitution = jnp.maximum(root - normal, 0.05 * slide.compressed_at)
+    ahead = jnp.where(slide.phase == Phase.COMPRESSION, -normal, restitution) / acceleration
+    eps = jnp.finfo(normal.dtype).eps
+    ahead = jnp.maximum(ahead, eps * jnp.maximum(slide.impulse, 1.0))
+    speed = jnp.where(slide.speed > 0, slide.speed, 1.0)
+    length = slide.stretch * jnp.minimum(3 / contact.fastest(), 1.3 * ahead / speed)
+    return jax.lax.stop_gradient(length)
+
+
+def _directions(slide: Slide, contact: Contact, length: Lane) -> tuple[Lane, Lane, Lane]:
+    """The directions along a panel, and d tau over its unit.
+
+    With t = tan((theta - theta_0)/2) the equation of theta is
+    dt/dtau = F(t) / (2 (1 + t^2)), F of degree 4. Its right-hand side is a + b t + c t^2 to
+    third order; the solution t of dt/dsigma = a + b t + c t^2 is elementary and tells how fast
+    tau runs along it. All parts of F are taken from the same numbers, so that nothing is lost
+    near an invariant direction, where both right-hand sides vanish.
+    """
+    c, s, mu = slide.cos, slide.sin, contact.friction
+    cos_two, sin_two = c * c - s * s, 2 * s * c
+    half, off = (contact.b11 - contact.b22) / 2, contact.b12
+    # f(theta_0 + x) = even2 cos 2x + odd2 sin 2x + even1 cos x + odd1 sin x.
+    even2 = mu * (half * sin_two - off * cos_two)
+    odd2 = mu * (half * cos_two + off * sin_two)
+    even1 = contact.d2 * c - contact.d1 * s
+    odd1 = -(contact.d1 * c + contact.d2 * s)
+    a, b = (even1 + even2) / 2, 2 * odd2 + odd1
+    product = -a * (3 * even2 + a)  # a c
+    # Where the quadratic has no real root, or hardly two, a neighbour with two serves.
+    omega_squared = jnp.maximum(b * b / 4 - product, (0.1 / length) ** 2)
+    product = b * b / 4 - omega_squared
+    third = 2 * odd1 - 4 * odd2 - 2 * b  # of F less 2 (1 + t^2) (a + b t + c t^2)
+    fourth = even2 - even1
+
+    omega = jnp.sqrt(omega_squared)
+    decay = jnp.exp(-2 * omega * length * GRID.unit_points(length))
+    sinh = (1 - decay) / (2 * omega)
+    denominator = (1 + decay) / 2 - (b / 2) * sinh
+    over_a = sinh / denominator  # t / a
+    t = a * over_a
+    square = t * t
+    speed = 2 * decay * (1 + square) / (denominator * denominator)
+    second = t * (-6 * even2 - 2 * a) - 2 * product * over_a
+    rest = second + square * (third + t * fourth - 2 * product * over_a)
+    rate = speed / (speed + over_a * rest)
+
+    turned_cos, turned_sin = (1 - square) / (1 + square), 2 * t / (1 + square)
+    return (
+        c * turned_cos - s * turned_sin,
+        s * turned_cos + c * turned_sin,
+        length * rate,
+    )
