@@ -10,7 +10,12 @@ never changes JAX's configuration.
 """
 
 from . import lie as lie, rotations as rotations
-from .bodies import Pin as Pin, RigidBody as RigidBody, State as State
+from .bodies import (
+    ConstantForce as ConstantForce,
+    Pin as Pin,
+    RigidBody as RigidBody,
+    State as State,
+)
 from .flows import (
     DirectorEnergyMomentum as DirectorEnergyMomentum,
     EnergyMidpoint as EnergyMidpoint,

@@ -81,6 +81,13 @@ def positive_count(value: Any, name: str) -> int:
     return int(value)
 
 
+def body_index(value: Any, name: str) -> int:
+    """`value` as the index of a body; raises `ValueError` if it is none."""
+    if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
+        raise ValueError(f"{name} must be the index of a body, 0 or more; got {value!r}.")
+    return int(value)
+
+
 def one_of(value: Any, allowed: tuple[str, ...], name: str) -> str:
     """`value`, if it is allowed; raises `ValueError` otherwise."""
     if value not in allowed:

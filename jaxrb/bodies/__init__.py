@@ -1,5 +1,6 @@
 """Rigid bodies and their states."""
 
+from .forces import ConstantForce as ConstantForce
 from .inertial import Inertial as Inertial
 from .joints import Pin as Pin
 from .phase import Phase as Phase

@@ -6,7 +6,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._validate import real_array, require
+from .._validate import body_index, real_array, require
 
 
 class Pin(eqx.Module):
@@ -26,9 +26,7 @@ class Pin(eqx.Module):
     point: Float[Array, "3"]
 
     def __init__(self, body: int, anchor, point=(0.0, 0.0, 0.0)):
-        if isinstance(body, bool) or not isinstance(body, int | np.integer) or body < 0:
-            raise ValueError(f"Pin.body must be the index of a body, 0 or more; got {body!r}.")
-        self.body = int(body)
+        self.body = body_index(body, "Pin.body")
         self.anchor = real_array(anchor, "Pin.anchor", (3,))
         self.point = real_array(point, "Pin.point", (3,))
         require(self.anchor, "Pin.anchor", np.isfinite, "finite")

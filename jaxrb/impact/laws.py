@@ -6,7 +6,8 @@ import abc
 from typing import ClassVar
 
 import equinox as eqx
-from jaxtyping import Array, Float
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
 
 from .._validate import real_array, require
 
@@ -20,10 +21,9 @@ class AbstractContactLaw(eqx.Module):
 
     restitution: eqx.AbstractVar[Float[Array, "..."]]
 
-    @property
     @abc.abstractmethod
-    def frictional(self) -> bool:
-        """Whether an impulse can have a tangential part. Static."""
+    def lawful(self) -> Bool[Array, ""]:
+        """Whether the numbers are possible ones."""
 
 
 class Frictionless(AbstractContactLaw):
@@ -42,9 +42,8 @@ class Frictionless(AbstractContactLaw):
     def __init__(self, restitution=1.0):
         self.restitution = _restitution(restitution, "Frictionless.restitution")
 
-    @property
-    def frictional(self) -> bool:
-        return False
+    def lawful(self):
+        return _in_unit_interval(self.restitution)
 
     def normal_impulse(self, normal_velocity, inverse_mass):
         """lambda = -(1 + e) v_n / W."""
@@ -112,9 +111,12 @@ class Coulomb(AbstractContactLaw):
                 f"got {self.hypothesis!r}."
             )
 
-    @property
-    def frictional(self) -> bool:
-        return True
+    def lawful(self):
+        return _in_unit_interval(self.restitution) & jnp.all(self.friction >= 0)
+
+
+def _in_unit_interval(restitution: Array) -> Bool[Array, ""]:
+    return jnp.all((restitution >= 0) & (restitution <= 1))
 
 
 def _restitution(restitution, name: str) -> Float[Array, ""]:

@@ -34,4 +34,5 @@ def steepness(
 def acceleration_scale(contacts: Contacts, motion: ContactKinematics, system: System) -> PerContact:
     """Of the gap: gravity and the centripetal part [m/s^2]."""
     g = jnp.sqrt(dot(system.gravity, system.gravity))
+    g = g[:, None] if g.ndim else g
     return g + motion.spin_velocity**2 / norm(contacts.point)

@@ -34,9 +34,9 @@ def kinetic_energy(world: World, state: State) -> Float[Array, ""]:
 
 
 def potential_energy(world: World, state: State) -> Float[Array, ""]:
-    """-sum of m g.x, zero at the world's origin [J]."""
+    """-sum of (m g + F).x, zero at the world's origin [J]."""
     mass = Inertial.of(world.bodies, state.position.dtype).mass
-    gravity = Vec3.of(world.gravity.astype(state.position.dtype))
+    gravity = Vec3.of(world.accelerations().astype(state.position.dtype))
     return -jnp.sum(mass * dot(gravity, Vec3.of(state.position)))
 
 
@@ -94,7 +94,7 @@ def reaction_forces(world: World, state: State) -> Float[Array, "n_bodies 3"]:
     pivot = inertial.pivot
     if pivot is None:
         return jnp.zeros_like(state.position)
-    gravity = Vec3.of(world.gravity.astype(state.position.dtype))
+    gravity = Vec3.of(world.accelerations().astype(state.position.dtype))
     q, omega = to_phase(state, inertial).orientation, Vec3.of(state.angular_velocity)
     weight = cross(pivot.arm, rotate_inverse(q, gravity)) * inertial.mass
     rate = pivot.inertia.solve(cross(pivot.inertia.matvec(omega), omega) + weight)
@@ -125,6 +125,6 @@ def mean_reaction_forces(
         return jnp.zeros_like(states.position[1:])
     h = (ts[1:] - ts[:-1])[:, None, None]
     change = (states.velocity[1:] - states.velocity[:-1]) / h
-    gravity = world.gravity.astype(change.dtype)[None, None, :]
+    gravity = world.accelerations().astype(change.dtype)[None]
     force = inertial.mass[None, :, None] * (change - gravity)
     return jnp.where(inertial.pivot.pinned[None, :, None], force, 0.0)

@@ -12,7 +12,7 @@ from ..bodies import Inertial, Phase, State
 from ..bodies.rigid_body import possible_inertia
 from ..bodies.state import UNIT_TOLERANCE, check_bodies, from_phase, to_phase
 from ..contact import HalfSpaceContacts
-from ..impact import AbstractContactLaw
+from ..impact import AbstractContactLaw, Coulomb, Frictionless
 from ..math import Vec3, cross, dot
 from .results import Code, first_failure
 from .world import World
@@ -22,9 +22,20 @@ class System(eqx.Module):
     """A world in component form. Bodies with shapes of one kind stand next to each other."""
 
     inertial: Inertial
-    gravity: Vec3
+    gravity: Vec3  # with the forces per mass, if there are any: components of shape (n_bodies,)
     contacts: HalfSpaceContacts | None  # None without obstacles
     contact_law: AbstractContactLaw
+
+    @property
+    def frictional(self) -> bool:
+        """Whether impacts have to be resolved in their course."""
+        return self.contacts is not None and isinstance(self.contact_law, Coulomb)
+
+    @property
+    def frictionless(self) -> Frictionless:
+        """The law, of a world without friction."""
+        assert isinstance(self.contact_law, Frictionless)
+        return self.contact_law
 
 
 def body_order(world: World) -> np.ndarray:
@@ -59,7 +70,8 @@ def build(world: World, state: State, *, standing: bool = False) -> tuple[System
     contacts = None
     if world.obstacles:
         contacts = HalfSpaceContacts.of(bodies, world.obstacles, standing=standing)
-    system = System(inertial, Vec3.of(world.gravity), contacts, world.contact_law)
+    gravity = Vec3.of(world.accelerations()[order] if world.forces else world.gravity)
+    system = System(inertial, gravity, contacts, world.contact_law)
     return system, to_phase(jax.tree.map(lambda leaf: _permute(leaf, order), state), inertial)
 
 
@@ -88,8 +100,7 @@ def initial_code(world: World, state: State, system: System, phase: Phase) -> In
     joined = jnp.ones((), bool)
     if system.inertial.pivot is not None:
         joined = jnp.all(_satisfied(system.inertial, phase))
-    law = [leaf for leaf in jax.tree.leaves(system.contact_law)]
-    lawful = jnp.all(jnp.stack([jnp.all((leaf >= 0) & (leaf <= 1)) for leaf in law]))
+    lawful = system.contact_law.lawful()
     penetrating = lost = jnp.zeros((), bool)
     if system.contacts is not None:
         contacts = system.contacts.find(phase)

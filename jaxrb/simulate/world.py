@@ -1,15 +1,16 @@
-"""The world: bodies, obstacles, gravity and a contact law."""
+"""The world: bodies, obstacles, gravity, forces and a contact law."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from .._validate import real_array, require
-from ..bodies import Pin, RigidBody
+from ..bodies import ConstantForce, Pin, RigidBody
 from ..impact import AbstractContactLaw, Frictionless
 from ..shapes import HalfSpace
 
@@ -24,6 +25,7 @@ class World(eqx.Module):
         joints: at most one `Pin` a body.
         gravity: acceleration, world frame [m/s^2], shape (3,).
         contact_law: what happens at an impact.
+        forces: on bodies, besides gravity; any number a body.
 
     Raises:
         ValueError: naming the argument that is not understood.
@@ -34,6 +36,7 @@ class World(eqx.Module):
     joints: tuple[Pin, ...]
     gravity: Float[Array, "3"]
     contact_law: AbstractContactLaw
+    forces: tuple[ConstantForce, ...]
 
     def __init__(
         self,
@@ -42,7 +45,7 @@ class World(eqx.Module):
         joints: Sequence = (),
         gravity=(0.0, 0.0, -9.81),
         contact_law: AbstractContactLaw | None = None,
-        forces: Sequence = (),
+        forces: Sequence[ConstantForce] = (),
     ):
         self.bodies = _instances(bodies, RigidBody, "World.bodies")
         if not self.bodies:
@@ -50,8 +53,8 @@ class World(eqx.Module):
         self.obstacles = _instances(obstacles, HalfSpace, "World.obstacles")
         self.joints = _instances(joints, Pin, "World.joints")
         self._check_joints()
-        if len(forces):
-            raise ValueError("World.forces must be empty: no kind of forces is supported.")
+        self.forces = _instances(forces, ConstantForce, "World.forces")
+        self._check_indices([force.body for force in self.forces], "World.forces")
         self.gravity = real_array(gravity, "World.gravity", (3,))
         require(self.gravity, "World.gravity", np.isfinite, "finite")
         self.contact_law = Frictionless() if contact_law is None else contact_law
@@ -62,10 +65,7 @@ class World(eqx.Module):
 
     def _check_joints(self):
         pinned = [pin.body for pin in self.joints]
-        if any(body >= len(self.bodies) for body in pinned):
-            raise ValueError(
-                f"World.joints: there is no body {max(pinned)}; the world has {len(self.bodies)}."
-            )
+        self._check_indices(pinned, "World.joints")
         if len(set(pinned)) < len(pinned):
             raise ValueError("World.joints must hold at most one Pin for each body.")
         if pinned and self.obstacles:
@@ -73,6 +73,19 @@ class World(eqx.Module):
                 "World.obstacles must be empty in a world with joints: impacts of pinned bodies "
                 "are not supported."
             )
+
+    def _check_indices(self, indices: Sequence[int], name: str):
+        if any(body >= len(self.bodies) for body in indices):
+            raise ValueError(
+                f"{name}: there is no body {max(indices)}; the world has {len(self.bodies)}."
+            )
+
+    def accelerations(self) -> Float[Array, "n_bodies 3"]:
+        """Of the centres of mass of free bodies by gravity and forces, world frame [m/s^2]."""
+        rows = [self.gravity] * len(self.bodies)
+        for force in self.forces:
+            rows[force.body] = rows[force.body] + force.force / self.bodies[force.body].mass
+        return jnp.stack(rows)
 
     @property
     def pins(self) -> tuple[Pin | None, ...]:

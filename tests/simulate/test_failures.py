@@ -372,7 +372,12 @@ REFUSED = {
         lambda: rb.World([BALL], [BALL]),
     ),
     "joints": (r"World.joints\[0\] must be a Pin", lambda: rb.World([BALL], joints=[1])),
-    "forces": (r"World.forces must be empty", lambda: rb.World([BALL], forces=[1])),
+    "forces": (r"World.forces\[0\] must be a ConstantForce", lambda: rb.World([BALL], forces=[1])),
+    "force of no body": (
+        r"World.forces: there is no body 1; the world has 1",
+        lambda: rb.World([BALL], forces=[rb.ConstantForce(1, (0, 0, 1))]),
+    ),
+    "force": (r"ConstantForce.force must have shape", lambda: rb.ConstantForce(0, (0, 1))),
     "gravity": (r"World.gravity must have shape \(3,\)", lambda: rb.World([BALL], gravity=-9.81)),
     "gravity nan": (r"World.gravity must be finite", lambda: rb.World([BALL], gravity=(0, 0, NAN))),
     "law": (r"World.contact_law must be a contact law", lambda: rb.World([BALL], contact_law=0.5)),
