@@ -7,3 +7,4 @@ from .half_space import (
     apply_impulse as apply_impulse,
     kinematics as kinematics,
 )
+from .single import SingleContact as SingleContact

@@ -51,10 +51,6 @@ class ChebyshevGrid:
         """The points in [0, 1]."""
         return jnp.asarray((self.points + 1)[:, None] / 2, like.dtype)
 
-    def coefficients(self, values: Values) -> Values:
-        """Of the Chebyshev polynomials."""
-        return jnp.asarray(self._to_coefficients, values.dtype) @ values
-
     def last_coefficients(self, values: Values) -> Float[Array, " lanes"]:
         """The sum of the magnitudes of the last two, which tells how good the fit is."""
         last = jnp.asarray(self._to_coefficients[-2:], values.dtype) @ values
@@ -92,7 +88,7 @@ class ChebyshevGrid:
         below, above = pick(after - 1, fixed), pick(after, fixed)
         rise = jnp.where(above > below, above - below, 1.0)
         guess = low + (high - low) * jnp.clip(-below / rise, 0, 1)
-        root = _root(self.coefficients(values), guess, low, high)
+        root = _root(self, values, guess, low, high)
         return found, jnp.where(found, root, 1.0)
 
 
@@ -113,34 +109,19 @@ def _(grid, primals, tangents):
     return _interpolate(grid, x, values), slope * dx + _interpolate(grid, x, dvalues)
 
 
-@jax.custom_jvp
-def _root(coefficients: Values, guess, low, high) -> Float[Array, " lanes"]:
-    """Of a Chebyshev series between two points next to each other, where it is almost linear."""
-    x = guess
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _root(grid: ChebyshevGrid, values: Values, guess, low, high) -> Float[Array, " lanes"]:
+    """Where a function vanishes between two points next to each other."""
+    slopes, x = grid.slope(values), guess
     for _ in range(4):
-        value, slope = _evaluate(coefficients, x)
+        value, slope = grid.interpolate(x, values, slopes)
         x = jnp.clip(x - value / jnp.where(slope == 0, 1.0, slope), low, high)
     return x
 
 
 @_root.defjvp
-def _(primals, tangents):
-    coefficients, *bracket = primals
-    x = _root(coefficients, *bracket)
-    _, slope = _evaluate(coefficients, x)
-    change, _ = _evaluate(tangents[0], x)
+def _(grid, primals, tangents):
+    values, *bracket = primals
+    x = _root(grid, values, *bracket)
+    slope, change = grid.interpolate(x, grid.slope(values), tangents[0])
     return x, -change / jnp.where(slope == 0, 1.0, slope)
-
-
-@partial(jax.jit, inline=True)
-def _evaluate(coefficients: Values, x: Float[Array, " lanes"]):
-    """A Chebyshev series and its derivative, by Clenshaw's recurrence."""
-    one = two = slope_one = slope_two = jnp.zeros_like(x)
-    for k in range(coefficients.shape[0] - 1, 0, -1):
-        one, two, slope_one, slope_two = (
-            coefficients[k] + 2 * x * one - two,
-            one,
-            2 * one + 2 * x * slope_one - slope_two,
-            slope_one,
-        )
-    return coefficients[0] + x * one - two, one + x * slope_one - slope_two

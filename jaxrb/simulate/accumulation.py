@@ -85,7 +85,7 @@ def remaining_bounces(bounced: Phase, system: System) -> Float[Array, " n_bodies
     touching = (jnp.abs(contacts.gap) <= contacts.round_off) & (speed > 0)
     _, acceleration = reaction(bounced, jnp.zeros_like(touching), system)
     # What the law restores of the speed at the next bounce.
-    impulse = system.contact_law.normal_impulse(-speed, inverse_mass)
+    impulse = system.frictionless.normal_impulse(-speed, inverse_mass)
     restitution = impulse * inverse_mass / jnp.where(touching, speed, 1.0) - 1
     return _bounces(speed, restitution, acceleration, touching)
 

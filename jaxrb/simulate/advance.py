@@ -8,6 +8,7 @@ each world is in its own phase of that work.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import NamedTuple
 
 import equinox as eqx
@@ -22,11 +23,15 @@ from ..math import select
 from ..math.bracket import next_trial
 from ..math.once import choose_once
 from .accumulation import Accumulation
+from .frictional import frictional_impact
 from .interior import Dip, find_dip
 from .results import Code, first_failure
 from .sustained import Held, Kind, bounce, fly, initially_held, landing, stand
 from .system import System
 from .trial_contacts import TrialContacts, trial_contacts
+
+# After so many, worlds of a batch that have struck something are served.
+TURNS_OF_A_ROUND = 16
 
 
 class Plan(NamedTuple):
@@ -64,6 +69,7 @@ class Clock(eqx.Module):
     evaluations: Int[Array, ""]  # of the flow
     held: Held | None  # which contacts are sustained; None if none ever is
     accumulation: Accumulation | None
+    struck: Held | None  # the contact whose frictional impact is still to be resolved
 
 
 class Log(eqx.Module):
@@ -125,11 +131,14 @@ def start_clock(plan: Plan, code: Int[Array, ""], phase: Phase, system: System) 
     like = phase.position.x[0]
     zero, none = jnp.zeros_like(like), jnp.zeros((), jnp.int32)
     first = plan.step_size(none, like)
-    held = accumulation = None
+    held = accumulation = struck = None
+    if system.frictional:
+        assert system.contacts is not None
+        struck = jnp.zeros_like(system.contacts.find(phase).gap, bool)
     if plan.rest and system.contacts is not None:
         held = initially_held(phase, plan.tolerance, system)
         accumulation = Accumulation.start(held, phase.position.x)
-    return Clock(first, none, code, none, none, zero, none, held, accumulation)
+    return Clock(first, none, code, none, none, zero, none, held, accumulation, struck)
 
 
 def advance(
@@ -189,8 +198,40 @@ def advance(
         return phase, clock, search, dip, log
 
     carry = (phase, clock, idle, dip, log)
-    phase, clock, _, _, log = jax.lax.while_loop(unfinished, turn, carry)
+    if system.frictional:
+        carry = _with_friction(unfinished, turn, carry, system)
+    else:
+        carry = jax.lax.while_loop(unfinished, turn, carry)
+    phase, clock, _, _, log = carry
     return phase, clock, log
+
+
+def _with_friction(unfinished, turn, carry, system: System):
+    """The loop for impacts that take some work each.
+
+    A world that has struck waits for others of its batch, so that many impacts are resolved
+    together; by itself it waits for none.
+    """
+
+    def flying(count_and_carry):
+        count, carry = count_and_carry
+        return unfinished(carry) & ~jnp.any(carry[1].struck) & (count < TURNS_OF_A_ROUND)
+
+    def fly_on(count_and_carry):
+        count, carry = count_and_carry
+        return count + 1, turn(carry)
+
+    def round_of_turns(carry):
+        _, carry = jax.lax.while_loop(flying, fly_on, (jnp.zeros((), jnp.int32), carry))
+        phase, clock, *rest = carry
+        after, ended = frictional_impact(phase, clock.struck, system)
+        going = clock.code == Code.successful
+        code = jnp.where(going & ~ended, jnp.int32(Code.impact_not_ended), clock.code)
+        none = jnp.zeros_like(clock.struck)
+        clock = dataclasses.replace(clock, struck=none, code=code)
+        return select(ended, after, phase), clock, *rest
+
+    return jax.lax.while_loop(unfinished, round_of_turns, carry)
 
 
 class _Case(NamedTuple):
@@ -319,6 +360,7 @@ def _tick(
         evaluations=clock.evaluations + 1,
         held=select(case.event, event.held, clock.held),
         accumulation=select(case.event, event.accumulation, clock.accumulation),
+        struck=None if event.struck is None else event.struck & case.event,
     )
     return clock, remaining
 
@@ -332,6 +374,7 @@ class _Event(NamedTuple):
     rests: Bool[Array, ""]  # an impact after which the contact is held
     held: Held | None
     accumulation: Accumulation | None
+    struck: Held | None = None  # the contact whose frictional impact is still to be resolved
 
 
 def _meet(
@@ -348,9 +391,12 @@ def _meet(
     contacts, motion = contact.geometry
     struck, held, accumulation = contact.struck, clock.held, clock.accumulation
     if held is None or accumulation is None or contact.pulled is None:
-        impulse = system.contact_law.normal_impulse(motion.normal_velocity, motion.inverse_mass)
-        bounced = apply_impulse(end, contacts, impulse, struck)
-        return _Event(bounced, _logged(Kind.IMPACT, struck), no, no, None, None)
+        logged = _logged(Kind.IMPACT, struck)
+        if system.frictional:
+            return _Event(end, logged, no, no, None, None, struck)
+        law = system.frictionless
+        impulse = law.normal_impulse(motion.normal_velocity, motion.inverse_mass)
+        return _Event(apply_impulse(end, contacts, impulse, struck), logged, no, no, None, None)
     release = contact.leaving & ~contact.penetrating
     bounced, kept = bounce(end, contacts, motion, struck, held, system)
     lands, acceleration = landing(bounced, contacts, struck, kept, plan.tolerance, system)

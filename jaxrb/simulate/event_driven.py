@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, Int
 from .._validate import one_of, positive_count, positive_number
 from ..bodies import Phase, State
 from ..flows import AbstractFlow, LieVariational
+from ..impact import Coulomb
 from ..math import rotate
 from .accumulation import remaining_bounces
 from .advance import Clock, Plan
@@ -102,6 +103,11 @@ class EventDriven(AbstractMethod):
     def solve(self, world, state, t0, t1, save):
         plan = self._plan(t0, t1)
         state = _for_flow(self.flow, world, state)
+        if plan.rest and isinstance(world.contact_law, Coulomb):
+            raise ValueError(
+                'on_zeno="rest" is sustained contact without friction: use a Frictionless '
+                'World.contact_law, or on_zeno="stop".'
+            )
         system, phase = build(world, state, standing=plan.rest)
         code = initial_code(world, state, system, phase)
         times = save.times(t0, t1, self.dt, plan.n_steps)
@@ -255,7 +261,10 @@ def _accumulation_time(
     else:
         ends = jnp.full_like(final.position.x, jnp.inf)
         if system.contacts is not None:
-            predicted = elapsed + remaining_bounces(final, system)
+            if system.frictional:
+                predicted = jnp.full_like(ends, jnp.nan)
+            else:
+                predicted = elapsed + remaining_bounces(final, system)
             ends = jnp.where(clock.code == Code.zeno, predicted, ends)
     return jnp.take(t0 + ends, np.argsort(body_order(world)))
 

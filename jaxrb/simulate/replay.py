@@ -31,6 +31,7 @@ from ..math.tangents import keep_rule, sparse_jvp
 from .accumulation import Accumulation
 from .advance import Clock, Log, Plan, advance, start_clock
 from .collect import Flight, Outputs, Wanted, collect
+from .frictional import frictional_impact
 from .results import Code
 from .sustained import Held, Kind, bounce, fly, landing, reaction, stand
 from .system import System
@@ -318,10 +319,12 @@ def _meet(
     if system.contacts is None:
         return end, duration, None, None
     contacts = system.contacts.find(end)
-    motion = kinematics(contacts, end, system.inertial)
     contact = _contact(index, contacts.gap)
+    if system.frictional:
+        return frictional_impact(end, contact, system)[0], duration, None, None
+    motion = kinematics(contacts, end, system.inertial)
     if held is None or accumulation is None:
-        impulse = system.contact_law.normal_impulse(motion.normal_velocity, motion.inverse_mass)
+        impulse = system.frictionless.normal_impulse(motion.normal_velocity, motion.inverse_mass)
         return apply_impulse(end, contacts, impulse, contact), duration, None, None
     kind = _kind(index, contacts.gap)
     struck = contact & (kind != Kind.RELEASE)

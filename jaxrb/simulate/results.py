@@ -60,7 +60,13 @@ class RESULTS(eqx.Enumeration):
         "point - R anchor and its velocity -R (angular_velocity x anchor), with the rotation R "
         "of State.quaternion."
     )
-    invalid_contact_law = "The restitution of World.contact_law must lie in [0, 1]."
+    invalid_contact_law = (
+        "The restitution of World.contact_law must lie in [0, 1], its friction be 0 or more."
+    )
+    impact_not_ended = (
+        "A frictional impact did not end: friction keeps the bodies from separating. Less "
+        "friction than W_zz / |(W_xz, W_yz)| (solve_impact's condition_holds) always ends."
+    )
 
 
 class Code(enum.IntEnum):
@@ -79,6 +85,7 @@ class Code(enum.IntEnum):
     closest_point_not_found = 10
     invalid_contact_law = 11
     joint_violated = 12
+    impact_not_ended = 13
 
 
 def first_failure(*conditions: tuple[Array, Code]) -> Int[Array, ""]:

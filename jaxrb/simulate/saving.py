@@ -125,6 +125,7 @@ class Solution(eqx.Module):
         accumulation_time: of each body, when the infinitely many impacts of a Zeno sequence
             end [s], shape (n_bodies,); infinite without one. With on_zeno="stop" that is after
             the end of the simulation, with "rest" the body's first sustained contact begins.
+            With friction it is not predicted: NaN after `zeno`.
         stats: counts of the work done.
     """
 

@@ -119,7 +119,7 @@ def bounce(
     The struck contact obeys the contact law. Contacts held take part: they push if they would
     be pushed through, and are left without normal velocity, or open (Moreau's law with e = 0).
     """
-    law = system.contact_law.normal_impulse(motion.normal_velocity, motion.inverse_mass)
+    law = system.frictionless.normal_impulse(motion.normal_velocity, motion.inverse_mass)
     change = jnp.where(struck, motion.inverse_mass * law, -motion.normal_velocity)
     fixed = jax.lax.stop_gradient((contacts, motion, change, system))
 

@@ -1,0 +1,29 @@
+"""Frictional impacts of a trajectory."""
+
+from __future__ import annotations
+
+from jaxtyping import Array, Bool
+
+from ..bodies import Phase
+from ..contact import SingleContact
+from ..impact import Coulomb
+from ..impact.coulomb import columns, solver
+from ..math import Vec3
+from .system import System
+
+
+def frictional_impact(
+    phase: Phase, struck: Bool[Array, "n_bodies n_contacts"], system: System
+) -> tuple[Phase, Bool[Array, ""]]:
+    """The phase after an impact at the one contact that is struck, and whether it was resolved.
+
+    Without a contact that is struck nothing changes, and nothing is computed in a batch.
+    """
+    law = system.contact_law
+    assert isinstance(law, Coulomb)
+    assert system.contacts is not None
+    contacts = system.contacts.find(phase)
+    contact = SingleContact.of(phase, contacts, struck, system.inertial)
+    numbers = columns(contact.inverse_inertia, contact.velocity, law.friction, law.restitution)
+    rows = solver(law.hypothesis.name)(numbers[:, None])[:, 0]
+    return contact.apply(Vec3(*rows[:3]), phase, struck), rows[7] > 0.5
