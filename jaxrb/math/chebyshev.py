@@ -6,7 +6,7 @@ vector units and every integral is one product with a constant matrix.
 
 from __future__ import annotations
 
-from functools import cached_property, partial
+from functools import cached_property
 
 import jax
 import jax.numpy as jnp
@@ -41,12 +41,6 @@ class ChebyshevGrid:
         series = np.polynomial.chebyshev.chebder(self._to_coefficients)
         return np.polynomial.chebyshev.chebval(self.points, series).T
 
-    @cached_property
-    def barycentric(self) -> np.ndarray:
-        signs = (-1.0) ** np.arange(self.degree + 1)
-        signs[[0, -1]] /= 2
-        return signs
-
     def unit_points(self, like: Float[Array, " lanes"]) -> Float[Array, "n_points 1"]:
         """The points in [0, 1]."""
         return jnp.asarray((self.points + 1)[:, None] / 2, like.dtype)
@@ -60,13 +54,13 @@ class ChebyshevGrid:
         """From 0 to each point."""
         return jnp.asarray(self._to_integral, values.dtype) @ values
 
-    def slope(self, values: Values) -> Values:
-        """The derivative with respect to the place in [-1, 1]."""
-        return jnp.asarray(self._to_slope, values.dtype) @ values
+    def coefficients(self, values: Values) -> Values:
+        """Of the Chebyshev polynomials."""
+        return jnp.asarray(self._to_coefficients, values.dtype) @ values
 
     def interpolate(self, x: Float[Array, " lanes"], *functions: Values) -> list:
         """The values of functions at x in [-1, 1]."""
-        return [_interpolate(self, x, values) for values in functions]
+        return [_series(self.coefficients(values), x)[0] for values in functions]
 
     def first_crossing(self, values: Values) -> tuple[Array, Float[Array, " lanes"]]:
         """Whether and where, in [-1, 1], a function first becomes non-negative.
@@ -74,54 +68,67 @@ class ChebyshevGrid:
         It starts at or below 0. The place is 1 where it stays negative; its derivative is that
         of the implicit function theorem.
         """
-        positive = (values >= 0).at[0].set(False)
+        fixed = jax.lax.stop_gradient(values)
+        positive = (fixed >= 0).at[0].set(False)
         found = jnp.any(positive, axis=0)
-        order = jnp.arange(self.degree + 1, dtype=jnp.int32)[:, None]
-        after = jnp.min(jnp.where(positive, order, self.degree), axis=0)
+        after = jnp.where(found, jnp.argmax(positive, axis=0), self.degree)
 
-        def pick(index, column):
-            return jnp.sum(jnp.where(order == index[None], column, 0), axis=0)
+        def at_both_ends(column):
+            column = jnp.broadcast_to(column, values.shape)
+            both = jnp.stack([after - 1, after])
+            return jnp.take_along_axis(column, both, axis=0)
 
         points = jnp.asarray(self.points, values.dtype)[:, None]
-        fixed = jax.lax.stop_gradient(values)
-        low, high = pick(after - 1, points), pick(after, points)
-        below, above = pick(after - 1, fixed), pick(after, fixed)
-        rise = jnp.where(above > below, above - below, 1.0)
-        guess = low + (high - low) * jnp.clip(-below / rise, 0, 1)
-        root = _root(self, values, guess, low, high)
+        slopes = jnp.asarray(self._to_slope, values.dtype) @ fixed
+        low, high = at_both_ends(points)
+        guess = _inverse_cubic(low, high, *at_both_ends(fixed), *at_both_ends(slopes))
+        root = _root(self.coefficients(values), guess, low, high)
         return found, jnp.where(found, root, 1.0)
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _interpolate(grid: ChebyshevGrid, x: Float[Array, " lanes"], values: Values):
-    """By the barycentric formula, whose own derivative fails at a point."""
-    away = x[None] - jnp.asarray(grid.points, x.dtype)[:, None]
-    weight = jnp.asarray(grid.barycentric, x.dtype)[:, None]
-    # At a point the weight is infinite: a huge one gives that point's value.
-    weight = weight / jnp.where(away == 0, 1e-30, away)
-    return jnp.sum(weight * values, axis=0) / jnp.sum(weight, axis=0)
+def _inverse_cubic(low, high, below, above, slope_low, slope_high) -> Float[Array, " lanes"]:
+    """Where a function vanishes, by Hermite's interpolation of its inverse."""
+    rise = above - below
+    rises = (rise > 0) & (slope_low > 0) & (slope_high > 0)
+    safe = jnp.where(rises, rise, 1.0)
+    t = jnp.clip(-below / safe, 0, 1)
+    first = safe / jnp.where(rises, slope_low, 1.0) - (high - low)
+    last = safe / jnp.where(rises, slope_high, 1.0) - (high - low)
+    bend = t * (1 - t) * ((1 - t) * first - t * last)
+    straight = low + (high - low) * t
+    return jnp.clip(jnp.where(rises, straight + bend, (low + high) / 2), low, high)
 
 
-@_interpolate.defjvp
-def _(grid, primals, tangents):
-    (x, values), (dx, dvalues) = primals, tangents
-    slope = _interpolate(grid, x, grid.slope(values))
-    return _interpolate(grid, x, values), slope * dx + _interpolate(grid, x, dvalues)
-
-
-@partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _root(grid: ChebyshevGrid, values: Values, guess, low, high) -> Float[Array, " lanes"]:
-    """Where a function vanishes between two points next to each other."""
-    slopes, x = grid.slope(values), guess
-    for _ in range(4):
-        value, slope = grid.interpolate(x, values, slopes)
+@jax.custom_jvp
+def _root(coefficients: Values, guess, low, high) -> Float[Array, " lanes"]:
+    """Of a series between two points next to each other, where it is almost linear."""
+    x = guess
+    for _ in range(3):
+        value, slope = _series(coefficients, x)
         x = jnp.clip(x - value / jnp.where(slope == 0, 1.0, slope), low, high)
     return x
 
 
 @_root.defjvp
-def _(grid, primals, tangents):
-    values, *bracket = primals
-    x = _root(grid, values, *bracket)
-    slope, change = grid.interpolate(x, grid.slope(values), tangents[0])
+def _(primals, tangents):
+    coefficients, *bracket = primals
+    x = _root(coefficients, *bracket)
+    _, slope = _series(coefficients, x)
+    change, _ = _series(tangents[0], x)
     return x, -change / jnp.where(slope == 0, 1.0, slope)
+
+
+def _series(coefficients: Values, x: Float[Array, " lanes"]):
+    """A sum of Chebyshev polynomials and its derivative, by Clenshaw's recurrence.
+
+    Row by row: lanes fill the vector units, which a reduction over the rows would not.
+    """
+    one = two = slope_one = slope_two = jnp.zeros_like(x)
+    for k in range(coefficients.shape[0] - 1, 0, -1):
+        one, two, slope_one, slope_two = (
+            coefficients[k] + 2 * x * one - two,
+            one,
+            2 * one + 2 * x * slope_one - slope_two,
+            slope_one,
+        )
+    return coefficients[0] + x * one - two, one + x * slope_one - slope_two

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from .tangents import keep_rule
 
@@ -39,39 +39,61 @@ def work_off(work: Work, problems: Columns) -> Any:
     n = problems.shape[1]
     if n <= WORKERS:
         return _together(work, problems)
-    order = jnp.nonzero(work.needed(problems), size=n, fill_value=n)[0].astype(jnp.int32)
-    n_needed = jnp.sum(work.needed(problems), dtype=jnp.int32)
+    needed = work.needed(problems)
+    order = jnp.nonzero(needed, size=n, fill_value=n)[0].astype(jnp.int32)
+    n_needed = jnp.sum(needed, dtype=jnp.int32)
 
-    def take(which):
-        """The problems of the workers; that of an idle one is any."""
-        number = order.at[which].get(mode="fill", fill_value=n)
-        number = jnp.where(which < n_needed, number, n)
-        column = problems.at[:, number].get(mode="clip")
-        return number, column, work.start(column)
+    def idle(team: _Team):
+        return (team.number == n) | work.ended(team.state)
+
+    def take(team: _Team, results: Any) -> tuple[_Team, Any]:
+        """Those who have ended hand in their result and take the next problems."""
+        free = idle(team)
+        rank = team.taken + jnp.cumsum(free, dtype=jnp.int32) - 1
+        number = order.at[rank].get(mode="fill", fill_value=n)
+        problem = problems.at[:, number].get(mode="clip")
+        fresh = _Team(number, problem, work.start(problem), team.taken)
+        following = jax.tree.map(lambda new, old: jnp.where(free, new, old), fresh, team)
+        taken = team.taken + jnp.sum(free, dtype=jnp.int32)
+        return following._replace(taken=taken), _hand_in(team, results, free)
 
     def unfinished(carry):
-        number, *_ = carry
-        return jnp.any(number < n)
+        team, _ = carry
+        return (team.taken < n_needed) | jnp.any(~idle(team))
 
     def turn(carry):
-        number, column, state, taken, results = carry
-        state = _turn(work, state, column)
-        free = work.ended(state) | (number == n)
-        store = jnp.where(free, number, n)
-        results = jax.tree.map(
-            lambda all_, own: all_.at[..., store].set(own, mode="drop"), results, state
-        )
-        rank = jnp.cumsum(free, dtype=jnp.int32) - 1
-        fresh = take(jnp.where(free, taken + rank, n))
-        number, column, state = jax.tree.map(
-            lambda new, old: jnp.where(free, new, old), fresh, (number, column, state)
-        )
-        return number, column, state, taken + jnp.sum(free, dtype=jnp.int32), results
+        team, results = carry
+        state = _turn(work, team.state, team.problem)
+        team = team._replace(state=state)
+        free = jnp.sum(idle(team), dtype=jnp.int32)
+        # To hand over costs about as much as a turn: not for one or two.
+        worth = (team.taken < n_needed) & (free >= WORKERS // 4)
+        return jax.lax.cond(worth, take, lambda *carry: carry, team, results)
 
-    first = jnp.arange(WORKERS, dtype=jnp.int32)
-    results = work.start(problems)
-    carry = (*take(first), jnp.asarray(WORKERS, jnp.int32), results)
-    return jax.lax.while_loop(unfinished, turn, carry)[-1]
+    # At first nobody has anything to hand in.
+    nothing = problems[:, :WORKERS]
+    nobody = jnp.full(WORKERS, n, jnp.int32)
+    team = _Team(nobody, nothing, work.start(nothing), jnp.zeros((), jnp.int32))
+    carry = take(team, work.start(problems))
+    team, results = jax.lax.while_loop(unfinished, turn, carry)
+    return _hand_in(team, results, idle(team))
+
+
+class _Team(NamedTuple):
+    """The workers."""
+
+    number: Int[Array, " workers"]  # of the problem of each; the number of all for none
+    problem: Columns
+    state: Any
+    taken: Int[Array, ""]  # how many of the needed problems have been
+
+
+def _hand_in(team: _Team, results: Any, free: Bool[Array, " workers"]) -> Any:
+    n = jax.tree.leaves(results)[0].shape[-1]
+    place = jnp.where(free, team.number, n)
+    return jax.tree.map(
+        lambda everyone, own: everyone.at[..., place].set(own, mode="drop"), results, team.state
+    )
 
 
 def _together(work: Work, problems: Columns) -> Any:
