@@ -72,6 +72,16 @@ class Contact(NamedTuple):
             self.d1 * self.d1 + self.d2 * self.d2
         )
 
+    def on_ray(self, turning: Lane) -> Bool[Array, "*points lanes"]:
+        """Whether a direction with f = `turning` is invariant to round-off."""
+        return jnp.abs(turning) <= 4 * jnp.finfo(turning.dtype).eps * self.fastest()
+
+    def turning_slope(self, c: Lane, s: Lane) -> Lane:
+        """df/dtheta in the direction (c, s): negative where directions come together."""
+        half, mu = (self.b11 - self.b22) / 2, self.friction
+        odd = half * (c * c - s * s) + self.b12 * 2 * s * c
+        return 2 * mu * odd - self.d1 * c - self.d2 * s
+
     def acceleration(self, c: Lane, s: Lane) -> Lane:
         """v_z' while it slides in the direction (c, s) (eqs. 16, 28)."""
         return 1 - self.friction * (self.d1 * c + self.d2 * s)
@@ -109,6 +119,7 @@ class Slide(NamedTuple):
     compressed: Lane  # E there
     collinear_at: Lane  # I_z where gamma and gamma' became collinear; infinite before
     stretch: Lane  # of the next panel, in units of a length that usually fits
+    settled: Lane  # log of what is left of a turn off the invariant ray it is on
     turns: Int[Array, " lanes"]
     straight: Bool[Array, " lanes"]  # the rest has a closed form
 
@@ -118,7 +129,9 @@ class Course(NamedTuple):
 
     hypothesis: str
     collinearity: float | None  # sine of the angle between gamma and gamma' that counts as 0
-    shortcut: bool  # leave the panels on invariant rays, whose closed form has no derivative
+    # Leave the panels on invariant rays. What starts near one has another derivative than the
+    # straight line, until what it was off the ray has decayed.
+    shortcut: bool
 
 
 def start(course: Course, contact: Contact) -> Slide:
@@ -132,7 +145,7 @@ def start(course: Course, contact: Contact) -> Slide:
     zero, none = jnp.zeros_like(x), jnp.zeros(x.shape, jnp.int32)
     growth, turning = contact.rates(cos, sin)
     if course.collinearity is None:
-        collinear = jnp.abs(turning) <= 4 * eps * contact.fastest()
+        collinear = contact.on_ray(turning)
     else:
         collinear = turning**2 <= course.collinearity**2 * (turning**2 + growth**2)
     return Slide(
@@ -146,19 +159,22 @@ def start(course: Course, contact: Contact) -> Slide:
         zero,
         jnp.where(collinear & (speed > eps), 0.0, jnp.inf).astype(x.dtype),
         jnp.ones_like(x),
+        zero,
         none,
-        _straight(course, contact, cos, sin, speed),
+        _straight(course, contact, cos, sin, speed, zero),
     )
 
 
-def _straight(course: Course, contact: Contact, cos: Lane, sin: Lane, speed: Lane) -> Array:
+def _straight(
+    course: Course, contact: Contact, cos: Lane, sin: Lane, speed: Lane, settled: Lane
+) -> Bool[Array, " lanes"]:
     """Whether what follows is a straight line to round-off, or the sliding has ended."""
     eps = jnp.finfo(speed.dtype).eps
     growth, turning = contact.rates(cos, sin)
     ended = (speed <= eps) | ((growth < 0) & (speed * contact.fastest() <= -eps * growth))
+    on_ray = contact.on_ray(turning)
     if not course.shortcut:
-        return ended
-    on_ray = jnp.abs(turning) <= 4 * eps * contact.fastest()
+        return ended | (on_ray & (settled < jnp.log(eps)))
     # What the turning still changes of I_z where the sliding ends.
     small = speed * jnp.abs(turning) * contact.fastest() <= -eps * growth * growth * growth
     return ended | on_ray | ((growth < 0) & small)
@@ -179,7 +195,7 @@ def follow(course: Course, slide: Slide, contact: Contact) -> Slide:
     here, given, length = jax.tree.map(
         lambda leaf: leaf[None], (slide, contact, _length(slide, contact))
     )
-    cos, sin, passed = _directions(here, given, length)
+    cos, sin, passed = _directions(here, given, length, GRID.unit_points(length))
     resolved = jnp.all((passed > 0.2 * length) & (passed < 5 * length), axis=0)
     growth, turning = given.rates(cos, sin)
     log_speed = GRID.integral(growth * passed)
@@ -195,9 +211,8 @@ def follow(course: Course, slide: Slide, contact: Contact) -> Slide:
     excess = jnp.where(restoring, _excess(course, here, given, impulse, normal, energy), normal)
     restoring = restoring[0]
     found, at = GRID.first_crossing(excess)
-    cos_at, sin_at, log_speed_at, impulse_at, energy_at = GRID.interpolate(
-        at, cos, sin, log_speed, impulse, energy
-    )
+    log_speed_at, impulse_at, energy_at = GRID.interpolate(at, log_speed, impulse, energy)
+    cos_at, sin_at, _ = _directions(slide, contact, length[0], (at + 1) / 2)
     unit = jnp.sqrt(cos_at * cos_at + sin_at * sin_at)
     cos_at, sin_at = cos_at / unit, sin_at / unit
     speed_at = slide.speed * jnp.exp(log_speed_at)
@@ -209,6 +224,12 @@ def follow(course: Course, slide: Slide, contact: Contact) -> Slide:
         (collinear,) = GRID.interpolate(where, impulse)
         new = good & met & (where <= at) & jnp.isinf(collinear_at)
         collinear_at = jnp.where(new, collinear, collinear_at)
+
+    _, turning_here = contact.rates(slide.cos, slide.sin)
+    decay = contact.turning_slope(slide.cos, slide.sin) * length[0] * (at + 1) / 2
+    off_ray = ~contact.on_ray(turning_here)
+    settled = slide.settled + jnp.where(good, decay, 0.0)
+    settled = jax.lax.stop_gradient(jnp.where(off_ray, 0.0, settled))
 
     compressed = good & found & ~restoring
     stretch = slide.stretch * jnp.where(good, jnp.where(found, 1.0, 2.0), 0.4)
@@ -227,8 +248,9 @@ def follow(course: Course, slide: Slide, contact: Contact) -> Slide:
         jnp.where(compressed, energy_at, slide.compressed),
         collinear_at,
         stretch,
+        settled,
         slide.turns + 1,
-        _straight(course, contact, cos_at, sin_at, speed_at),
+        _straight(course, contact, cos_at, sin_at, speed_at, settled),
     )
 
 
@@ -273,8 +295,10 @@ def _length(slide: Slide, contact: Contact) -> Lane:
     return jax.lax.stop_gradient(length)
 
 
-def _directions(slide: Slide, contact: Contact, length: Lane) -> tuple[Lane, Lane, Lane]:
-    """The directions along a panel, and d tau over its unit.
+def _directions(
+    slide: Slide, contact: Contact, length: Lane, place: Lane
+) -> tuple[Lane, Lane, Lane]:
+    """The directions at places in [0, 1] of a panel, and d tau over the place.
 
     With t = tan((theta - theta_0)/2) the equation of theta is
     dt/dtau = F(t) / (2 (1 + t^2)), F of degree 4. Its right-hand side is a + b t + c t^2 to
@@ -293,20 +317,24 @@ def _directions(slide: Slide, contact: Contact, length: Lane) -> tuple[Lane, Lan
     a, b = (even1 + even2) / 2, 2 * odd2 + odd1
     product = -a * (3 * even2 + a)  # a c
     # Where the quadratic has no real root, or hardly two, a neighbour with two serves.
-    omega_squared = jnp.maximum(b * b / 4 - product, (0.1 / length) ** 2)
-    product = b * b / 4 - omega_squared
+    discriminant = b * b / 4 - product
+    floor = (0.1 / length) ** 2
+    osculates = discriminant >= floor
+    omega_squared = jnp.where(osculates, discriminant, floor)
+    product = jnp.where(osculates, product, b * b / 4 - omega_squared)
     third = 2 * odd1 - 4 * odd2 - 2 * b  # of F less 2 (1 + t^2) (a + b t + c t^2)
     fourth = even2 - even1
 
     omega = jnp.sqrt(omega_squared)
-    decay = jnp.exp(-2 * omega * length * GRID.unit_points(length))
+    decay = jnp.exp(-2 * omega * length * place)
     sinh = (1 - decay) / (2 * omega)
     denominator = (1 + decay) / 2 - (b / 2) * sinh
     over_a = sinh / denominator  # t / a
     t = a * over_a
     square = t * t
     speed = 2 * decay * (1 + square) / (denominator * denominator)
-    second = t * (-6 * even2 - 2 * a) - 2 * product * over_a
+    # Near an invariant direction round-off of a term that vanishes would be all that is left.
+    second = jnp.where(osculates, 0.0, t * (-6 * even2 - 2 * a) - 2 * product * over_a)
     rest = second + square * (third + t * fourth - 2 * product * over_a)
     rate = speed / (speed + over_a * rest)
 

@@ -83,9 +83,9 @@ class Newton(AbstractHypothesis):
 class Coulomb(AbstractContactLaw):
     """Dry friction during the impact, resolved in the course of the normal impulse.
 
-    Jia and Wang, "3D impact with Coulomb friction and energetic restitution": the sliding
-    velocity follows its hodograph (eq. 31), sticks or slides on (section 5), and restitution
-    ends by a hypothesis. See `jaxrb.solve_impact`.
+    Jia and Wang, "Analysis and computation of two body impact in three dimensions": the
+    sliding velocity follows its hodograph (eq. 31), sticks or slides on (section 5), and
+    restitution ends by a hypothesis. See `jaxrb.solve_impact`.
 
     Attributes:
         friction: mu, 0 or more.

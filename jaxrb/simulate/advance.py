@@ -31,7 +31,7 @@ from .system import System
 from .trial_contacts import TrialContacts, trial_contacts
 
 # After so many, worlds of a batch that have struck something are served.
-TURNS_OF_A_ROUND = 16
+TURNS_OF_A_ROUND = 48
 
 
 class Plan(NamedTuple):
