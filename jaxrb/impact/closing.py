@@ -43,11 +43,10 @@ class _Line(NamedTuple):
 def close(course: Course, slide: Slide, contact: Contact) -> Total:
     """From where the panels end."""
     eps = jnp.finfo(slide.speed.dtype).eps
-    x, y = slide.speed * slide.cos, slide.speed * slide.sin
-    first, second = contact.tangential_impulse(x, y, slide.impulse)
+    mu = contact.friction
     line = _Line(
         slide.impulse,
-        contact.normal_velocity(x, y, slide.impulse),
+        contact.normal_velocity(slide.impulse, slide.pull1, slide.pull2),
         slide.energy,
         slide.phase,
         slide.compressed_at,
@@ -58,17 +57,19 @@ def close(course: Course, slide: Slide, contact: Contact) -> Total:
     approaches = growth < 0
     left = jnp.where(approaches, slide.speed / jnp.where(approaches, -growth, 1.0), jnp.inf)
     left = jnp.where(slide.speed <= eps, 0.0, left)
-    mu = contact.friction
     along = contact.acceleration(slide.cos, slide.sin)
     slid = _run(course, contact, line, along, slide.straight, left)
     step = slid.impulse - slide.impulse
-    first = first - mu * slide.cos * step
-    second = second - mu * slide.sin * step
+    first = -mu * (slide.pull1 + slide.cos * step)
+    second = -mu * (slide.pull2 + slide.sin * step)
 
-    # At the origin (25) it sticks, or slides on in the centrifugal direction (38).
+    # At the origin it sticks, or slides on in the centrifugal direction (38).
     stops = slide.straight & (slid.phase != Phase.OVER) & jnp.isfinite(left)
-    origin = contact.tangential_impulse(jnp.zeros_like(x), jnp.zeros_like(x), slid.impulse)
+    origin = contact.sticking(slid.impulse)
     first, second = (jnp.where(stops, a, b) for a, b in zip(origin, (first, second), strict=True))
+    # Of the same impulse, so that what starts without slip has the derivative by its slip.
+    normal = slid.impulse - 1 + contact.d1 * origin[0] + contact.d2 * origin[1]
+    slid = slid._replace(normal=jnp.where(stops, normal, slid.normal))
     resist1, resist2 = contact.solve(contact.d1, contact.d2)
     sticks = resist1 * resist1 + resist2 * resist2 <= mu * mu
     away1, away2 = centrifugal(contact, ~sticks)

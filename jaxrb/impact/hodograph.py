@@ -86,16 +86,13 @@ class Contact(NamedTuple):
         """v_z' while it slides in the direction (c, s) (eqs. 16, 28)."""
         return 1 - self.friction * (self.d1 * c + self.d2 * s)
 
-    def tangential_impulse(self, x: Lane, y: Lane, impulse: Lane) -> tuple[Lane, Lane]:
-        """From the sliding velocity (x, y) and the normal impulse (24)."""
-        return self.solve(x - self.slip1 - impulse * self.d1, y - self.slip2 - impulse * self.d2)
+    def normal_velocity(self, impulse: Lane, pull1: Lane, pull2: Lane) -> Lane:
+        """v_z (10)."""
+        return impulse - 1 - self.friction * (self.d1 * pull1 + self.d2 * pull2)
 
-    def normal_velocity(self, x: Lane, y: Lane, impulse: Lane) -> Lane:
-        """v_z from the sliding velocity and the normal impulse (10, 24)."""
-        t1, t2 = self.solve(self.d1, self.d2)
-        along = t1 * (x - self.slip1 - impulse * self.d1)
-        across = t2 * (y - self.slip2 - impulse * self.d2)
-        return impulse - 1 + along + across
+    def sticking(self, impulse: Lane) -> tuple[Lane, Lane]:
+        """The tangential impulse after which the sliding velocity is 0 (25)."""
+        return self.solve(-self.slip1 - impulse * self.d1, -self.slip2 - impulse * self.d2)
 
 
 class Phase:
@@ -113,6 +110,8 @@ class Slide(NamedTuple):
     sin: Lane
     speed: Lane  # r
     impulse: Lane  # I_z
+    pull1: Lane  # -I_x / mu: the integral of the direction over I_z
+    pull2: Lane  # -I_y / mu
     energy: Lane  # E in compression (11); what has been released of it in restitution
     phase: Int[Array, " lanes"]
     compressed_at: Lane  # I_z at the end of compression
@@ -152,6 +151,8 @@ def start(course: Course, contact: Contact) -> Slide:
         cos,
         sin,
         speed,
+        zero,
+        zero,
         zero,
         zero,
         none,
@@ -202,7 +203,9 @@ def follow(course: Course, slide: Slide, contact: Contact) -> Slide:
     speed = here.speed * jnp.exp(log_speed)
     flux = speed * passed  # dI_z over the panel's unit
     impulse = here.impulse + GRID.integral(flux)
-    normal = given.normal_velocity(speed * cos, speed * sin, impulse)
+    pull1 = here.pull1 + GRID.integral(cos * flux)
+    pull2 = here.pull2 + GRID.integral(sin * flux)
+    normal = given.normal_velocity(impulse, pull1, pull2)
     work = GRID.integral(normal * flux)
     restoring = here.phase == Phase.RESTITUTION
     energy = here.energy + jnp.where(restoring, work, -work)
@@ -211,7 +214,9 @@ def follow(course: Course, slide: Slide, contact: Contact) -> Slide:
     excess = jnp.where(restoring, _excess(course, here, given, impulse, normal, energy), normal)
     restoring = restoring[0]
     found, at = GRID.first_crossing(excess)
-    log_speed_at, impulse_at, energy_at = GRID.interpolate(at, log_speed, impulse, energy)
+    log_speed_at, *totals_at, energy_at = GRID.interpolate(
+        at, log_speed, impulse, pull1, pull2, energy
+    )
     cos_at, sin_at, _ = _directions(slide, contact, length[0], (at + 1) / 2)
     unit = jnp.sqrt(cos_at * cos_at + sin_at * sin_at)
     cos_at, sin_at = cos_at / unit, sin_at / unit
@@ -233,15 +238,18 @@ def follow(course: Course, slide: Slide, contact: Contact) -> Slide:
 
     compressed = good & found & ~restoring
     stretch = slide.stretch * jnp.where(good, jnp.where(found, 1.0, 2.0), 0.4)
-    cos_at, sin_at, speed_at, impulse_at = (
+    cos_at, sin_at, speed_at, *totals_at = (
         jnp.where(good, new, old)
-        for new, old in zip((cos_at, sin_at, speed_at, impulse_at), slide[:4], strict=True)
+        for new, old in zip((cos_at, sin_at, speed_at, *totals_at), slide[:6], strict=True)
     )
+    impulse_at, pull1_at, pull2_at = totals_at
     return Slide(
         cos_at,
         sin_at,
         speed_at,
         impulse_at,
+        pull1_at,
+        pull2_at,
         jnp.where(compressed, 0.0, jnp.where(good, energy_at, slide.energy)),
         slide.phase + (good & found).astype(jnp.int32),
         jnp.where(compressed, impulse_at, slide.compressed_at),
@@ -280,9 +288,7 @@ def _length(slide: Slide, contact: Contact) -> Lane:
 
     The result does not depend on it, so that it is not differentiated.
     """
-    normal = contact.normal_velocity(
-        slide.speed * slide.cos, slide.speed * slide.sin, slide.impulse
-    )
+    normal = contact.normal_velocity(slide.impulse, slide.pull1, slide.pull2)
     acceleration = jnp.maximum(contact.acceleration(slide.cos, slide.sin), 0.1)
     left = contact.restitution**2 * slide.compressed - slide.energy
     root = jnp.sqrt(jnp.maximum(normal * normal + 2 * left * acceleration, 0.0))

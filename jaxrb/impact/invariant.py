@@ -93,9 +93,11 @@ def invariant_directions(
 
 def _roots(coefficients: Array) -> Array:
     """Of a monic quartic, all at once (Durand and Kerner)."""
-    around = np.exp(1j * (np.arange(4) * np.pi / 2 + 0.4))
-    radius = jnp.sqrt(1 + jnp.max(jnp.abs(coefficients)))
-    roots = jnp.asarray(around, coefficients.dtype) * jax.lax.complex(radius, 0 * radius)
+    # Where friction is weak one root is large and its reciprocal small.
+    around = jnp.asarray(np.exp(1j * (np.arange(4) * np.pi / 2 + 0.4)), coefficients.dtype)
+    far = 1 + jnp.max(jnp.abs(coefficients))
+    radius = jnp.stack([jnp.ones_like(far), far, jnp.ones_like(far), 1 / far])
+    roots = around * jax.lax.complex(radius, jnp.zeros_like(radius))
 
     def improve(_, roots):
         value = jnp.polyval(coefficients, roots)

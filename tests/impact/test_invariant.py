@@ -29,6 +29,18 @@ def test_against_sampling_and_theorem_5():
     assert np.abs(across).max() < 1e-13 * np.abs(w).max()
 
 
+def test_weak_and_strong_friction():
+    """Two directions, along d, where friction is weak; those of B where it is strong."""
+    w, _, mu, _ = random_impacts(2000, seed=6)
+    find = jax.jit(jax.vmap(rb.invariant_directions))
+    weak = find(w, 1e-9 * mu)
+    assert (np.asarray(weak.exists).sum(1) == 2).all()
+    along = w[:, :2, 2] / np.linalg.norm(w[:, :2, 2], axis=1, keepdims=True)
+    cosine = np.einsum("nki,ni->nk", np.asarray(weak.direction)[:, :2], along)
+    np.testing.assert_allclose(np.sort(cosine), np.tile([-1, 1], (2000, 1)), atol=1e-7)
+    assert (np.asarray(find(w, 1e9 * mu).exists).sum(1) == 4).all()
+
+
 def test_exceptional_directions():
     """(-1, 0), which the paper's quartic leaves out; along d alone; all of them."""
     ellipse = rb.invariant_directions(np.diag([3.5, 2.5, 1.0]), 0.3)

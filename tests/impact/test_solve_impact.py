@@ -85,6 +85,36 @@ class TestRandom:
         assert (tangential - mu * impulse[:, 2]).max() < 1e-13 * impulse[:, 2].max()
         assert after[:, 2].min() > -1e-13
 
+    @pytest.mark.parametrize("what", ["slip", "friction", "restitution", "sphere", "ray"])
+    def test_extremes(self, what):
+        """Over 24 decades of slip or friction, 16 of e, of the distance from a sphere's W
+        (where every direction is invariant) and of the angle to an invariant ray."""
+        n = 5000
+        w, v, mu, e = random_impacts(n, seed=7)
+        rng = np.random.default_rng(8)
+        wide, small = 10.0 ** rng.uniform(-12, 12, n), 10.0 ** rng.uniform(-17, 0, n)
+        if what == "slip":
+            v[:, :2] *= wide[:, None]
+        elif what == "friction":
+            mu = wide
+        elif what == "restitution":
+            e = small
+        elif what == "sphere":
+            shape = np.diag([3.5, 3.5, 1.0])
+            w = shape + 0.3 * (small / np.abs(w).max((1, 2)))[:, None, None] * w
+        else:
+            ray = np.asarray(jax.jit(jax.vmap(rb.invariant_directions))(w, mu).direction)[:, 0]
+            v[:, :2] = ray + small[:, None] * rng.normal(size=(n, 2))
+        impulse, ended = batch(w, v, mu, e)
+        assert ended.all()
+        after = v + np.einsum("nij,nj->ni", w, impulse)
+        gained = np.einsum("ni,ni->n", impulse, (v + after) / 2)
+        before = np.einsum("ni,nij,nj->n", v, np.linalg.inv(w), v) / 2
+        assert (gained / before).max() < 1e-14
+        tangential = np.hypot(impulse[:, 0], impulse[:, 1])
+        assert ((tangential - mu * impulse[:, 2]) / impulse[:, 2]).max() < 1e-14
+        assert (after[:, 2] / -v[:, 2]).min() > -1e-14
+
     @pytest.mark.parametrize(
         "n", [pytest.param(60, id="60"), pytest.param(1000, id="1000", marks=pytest.mark.slow)]
     )
