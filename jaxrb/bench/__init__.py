@@ -12,8 +12,10 @@ import sys
 
 BENCHMARKS = {
     "throughput": "body-steps per second, next to MuJoCo C, MJX and Brax where installed",
+    "bodies": "body-steps per second of many balls in one world, next to MuJoCo",
     "gradient": "time of reverse- and forward-mode derivatives over that of the forward run",
     "flows": "time of a step of each flow over that of LieVariational",
+    "impact": "microseconds of an impact with friction, and the error of Euler's rule through it",
     "compile": "seconds to trace and compile, cold and from JAX's persistent cache",
 }
 _MODULES = {name: name for name in BENCHMARKS} | {"compile": "compilation"}

@@ -1,5 +1,6 @@
 """Impacts at one contact: laws, and their solution."""
 
+from .curve import ImpulseCurve as ImpulseCurve, impulse_curve as impulse_curve
 from .invariant import (
     InvariantDirections as InvariantDirections,
     invariant_directions as invariant_directions,

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
 from ..math.safe import safe_sqrt
-from .hodograph import Contact, Course, Lane, Phase, Slide
+from .hodograph import Contact, Course, Lane, Slide, Stage
 
 
 class Total(NamedTuple):
@@ -35,7 +35,7 @@ class _Line(NamedTuple):
     impulse: Lane  # I_z
     normal: Lane  # v_z
     energy: Lane  # as in Slide
-    phase: Int[Array, " lanes"]
+    stage: Int[Array, " lanes"]
     compressed_at: Lane
     compressed: Lane
 
@@ -48,7 +48,7 @@ def close(course: Course, slide: Slide, contact: Contact) -> Total:
         slide.impulse,
         contact.normal_velocity(slide.impulse, slide.pull1, slide.pull2),
         slide.energy,
-        slide.phase,
+        slide.stage,
         slide.compressed_at,
         slide.compressed,
     )
@@ -64,7 +64,7 @@ def close(course: Course, slide: Slide, contact: Contact) -> Total:
     second = -mu * (slide.pull2 + slide.sin * step)
 
     # At the origin it sticks, or slides on in the centrifugal direction (38).
-    stops = slide.straight & (slid.phase != Phase.OVER) & jnp.isfinite(left)
+    stops = slide.straight & (slid.stage != Stage.OVER) & jnp.isfinite(left)
     origin = contact.sticking(slid.impulse)
     first, second = (jnp.where(stops, a, b) for a, b in zip(origin, (first, second), strict=True))
     # Of the same impulse, so that what starts without slip has the derivative by its slip.
@@ -86,7 +86,7 @@ def close(course: Course, slide: Slide, contact: Contact) -> Total:
         jnp.where(stops, slid.impulse, jnp.inf),
         slide.collinear_at,
         stops & sticks,
-        final.phase == Phase.OVER,
+        final.stage == Stage.OVER,
     )
 
 
@@ -105,8 +105,8 @@ def centrifugal(contact: Contact, where: Bool[Array, " lanes"]) -> tuple[Lane, L
 
     def solve(growth, x, y):
         m11, m12, m22 = growth + mu * b11, mu * b12, growth + mu * b22
-        determinant = m11 * m22 - m12 * m12
-        return (m22 * x - m12 * y) / determinant, (m11 * y - m12 * x) / determinant
+        scale = 1 / (m11 * m22 - m12 * m12)
+        return (m22 * x - m12 * y) * scale, (m11 * y - m12 * x) * scale
 
     def newton(growth):
         x, y = solve(growth, d1, d2)
@@ -138,14 +138,14 @@ def _run(
     slope = jnp.where(rises, acceleration, 1.0)
     # End of compression: v_z = 0.
     ahead = jnp.where(rises, -line.normal / slope, jnp.inf)
-    compresses = active & (line.phase == Phase.COMPRESSION) & (ahead < limit)
+    compresses = active & (line.stage == Stage.COMPRESSION) & (ahead < limit)
     step = jnp.where(compresses, ahead, 0.0)
     stored = line.energy - (line.normal + acceleration * step / 2) * step
     line = _Line(
         line.impulse + step,
         jnp.where(compresses, 0.0, line.normal),
         jnp.where(compresses, 0.0, line.energy),
-        line.phase + compresses.astype(jnp.int32),
+        line.stage + compresses.astype(jnp.int32),
         jnp.where(compresses, line.impulse + step, line.compressed_at),
         jnp.where(compresses, stored, line.compressed),
     )
@@ -165,17 +165,17 @@ def _run(
         from_compression = e * safe_sqrt(2 * line.compressed / slope)
         ahead = jnp.where(begins, from_compression, (root - line.normal) / slope)
     ahead = jnp.where(rises, jnp.maximum(ahead, 0.0), jnp.inf)
-    restoring = active & (line.phase == Phase.RESTITUTION)
+    restoring = active & (line.stage == Stage.RESTITUTION)
     ends = restoring & (ahead <= limit)
     # Without an event the line is followed as far as it goes.
-    stops = active & (line.phase != Phase.OVER) & ~ends & jnp.isfinite(limit)
+    stops = active & (line.stage != Stage.OVER) & ~ends & jnp.isfinite(limit)
     step = jnp.where(ends, ahead, jnp.where(stops, limit, 0.0))
     work = (line.normal + acceleration * step / 2) * step
     return _Line(
         line.impulse + step,
         line.normal + acceleration * step,
         line.energy + jnp.where(restoring, work, -work),
-        line.phase + ends.astype(jnp.int32),
+        line.stage + ends.astype(jnp.int32),
         line.compressed_at,
         line.compressed,
     )

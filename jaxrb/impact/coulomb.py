@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
+from functools import lru_cache, partial
+from typing import NamedTuple
 
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
+from ..math import Vec3
 from ..math.lanes import Columns, Work, of_lanes, work_off
 from . import hodograph
 from .closing import close
-from .hodograph import Contact, Course
-
-# The rows of an impact: W by its parts, the contact velocity before, mu and e.
-NUMBERS = 11
-VELOCITY = slice(6, 9)
+from .hodograph import Contact, Course, Slide
 
 
 def columns(inverse_inertia, velocity, friction, restitution) -> Float[Array, "11 ..."]:
-    """Numbers of impacts, stacked.
+    """Numbers of impacts, stacked: W by its parts, the contact velocity before, mu and e.
 
     Args:
         inverse_inertia: W in the contact frame, as `Sym3`, components of shape (...).
@@ -31,30 +29,37 @@ def columns(inverse_inertia, velocity, friction, restitution) -> Float[Array, "1
     return jnp.stack(jnp.broadcast_arrays(*rows))
 
 
+class Resolved(NamedTuple):
+    """What a solver finds, by name; arrays of shape (lanes,)."""
+
+    impulse: Vec3  # [N s]
+    compressed_at: Array  # the normal impulse at which compression ends, [N s]; infinite if not
+    stuck_at: Array  # at which the sliding velocity vanishes
+    collinear_at: Array  # at which the hodograph becomes straight
+    sticks: Bool[Array, " lanes"]
+    ended: Bool[Array, " lanes"]
+
+    @staticmethod
+    def of(rows: Float[Array, "8 lanes"]) -> Resolved:
+        """From the rows of a solver."""
+        impulse, sticks, ended = Vec3(*rows[:3]), rows[6] > 0.5, rows[7] < 0.5
+        return Resolved(impulse, rows[3], rows[4], rows[5], sticks, ended)
+
+
 @lru_cache
 def solver(hypothesis: str, collinearity: float | None = None) -> Callable[[Columns], Array]:
     """A function from `columns` of shape (11, lanes) to the results, of shape (8, lanes).
 
-    Its rows are the impulse (x, y, z); the normal impulses at which compression ends, the
-    sliding velocity vanishes and the hodograph becomes straight, infinite if they do not;
-    whether it sticks, and whether the impact ended. Where the contact does not approach all
-    impulses are 0. Derivatives exist in both modes; see `of_lanes`.
+    `Resolved.of` gives its rows their names. Where the contact does not approach all impulses
+    are 0. Derivatives exist in both modes; see `of_lanes`.
     """
 
     def follow(shortcut: bool) -> Callable[[Columns], Array]:
         course = Course(hypothesis, collinearity, shortcut)
-        work = Work(
-            needed=_approaches,
-            start=lambda problems: hodograph.start(course, _contact(problems)),
-            turn=lambda slide, problems: hodograph.follow(course, slide, _contact(problems)),
-            ended=hodograph.ended,
-        )
 
-        def solve(problems: Columns) -> Array:
-            contact = _contact(problems)
-            total = close(course, work_off(work, problems), contact)
-            approaches = _approaches(problems)
-            unit = jnp.where(approaches, -problems[8], 0.0) / problems[5]
+        def finish(slide: Slide, problems: Columns) -> Columns:
+            total = close(course, slide, _contact(problems))
+            unit = jnp.where(_approaches(problems), -problems[8], 0.0) / problems[5]
             events = (total.compressed_at, total.stuck_at, total.collinear_at)
             rows = (
                 total.tangential1 * unit,
@@ -62,11 +67,18 @@ def solver(hypothesis: str, collinearity: float | None = None) -> Callable[[Colu
                 total.normal * unit,
                 *(_scaled(at, unit) for at in events),
                 total.sticks,
-                total.solved | ~approaches,
+                ~total.solved,
             )
             return jnp.stack([row.astype(problems.dtype) for row in rows])
 
-        return solve
+        work = Work(
+            needed=_approaches,
+            start=lambda problems: hodograph.start(course, _contact(problems)),
+            turn=lambda slide, problems: hodograph.follow(course, slide, _contact(problems)),
+            ended=hodograph.ended,
+            finish=finish,
+        )
+        return partial(work_off, work)
 
     return of_lanes(follow(True), follow(False))
 

@@ -95,7 +95,7 @@ class Contact(NamedTuple):
         return self.solve(-self.slip1 - impulse * self.d1, -self.slip2 - impulse * self.d2)
 
 
-class Phase:
+class Stage:
     """Of an impact, as the integers that a state carries."""
 
     COMPRESSION = 0
@@ -113,7 +113,7 @@ class Slide(NamedTuple):
     pull1: Lane  # -I_x / mu: the integral of the direction over I_z
     pull2: Lane  # -I_y / mu
     energy: Lane  # E in compression (11); what has been released of it in restitution
-    phase: Int[Array, " lanes"]
+    stage: Int[Array, " lanes"]
     compressed_at: Lane  # I_z at the end of compression
     compressed: Lane  # E there
     collinear_at: Lane  # I_z where gamma and gamma' became collinear; infinite before
@@ -183,7 +183,7 @@ def _straight(
 
 def ended(slide: Slide) -> Bool[Array, " lanes"]:
     """Whether no panel is left to do."""
-    return slide.straight | (slide.phase == Phase.OVER) | (slide.turns >= 200)
+    return slide.straight | (slide.stage == Stage.OVER) | (slide.turns >= 200)
 
 
 def follow(course: Course, slide: Slide, contact: Contact) -> Slide:
@@ -191,75 +191,132 @@ def follow(course: Course, slide: Slide, contact: Contact) -> Slide:
 
     A panel whose functions are not resolved to round-off is tried again, shorter.
     """
-    eps = jnp.finfo(slide.speed.dtype).eps
-    # Along the panel every number of a lane is a row.
-    here, given, length = jax.tree.map(
-        lambda leaf: leaf[None], (slide, contact, _length(slide, contact))
+    panel = _panel(course, slide, contact, _length(slide, contact))
+    good = panel.good
+    found, at = GRID.first_crossing(panel.excess)
+    impulse_at, energy_at = GRID.interpolate(at, panel.impulse, panel.energy)
+    compressed = good & found & (slide.stage == Stage.COMPRESSION)
+    compressed_at = jnp.where(compressed, impulse_at, slide.compressed_at)
+    stored = jnp.where(compressed, energy_at, slide.compressed)
+    # Mostly restitution ends on the same panel.
+    both, end = _restored_at(course, contact, panel, at, impulse_at, energy_at)
+    both = both & compressed
+    at = jnp.where(both, end, at)
+
+    log_speed, *totals = GRID.interpolate(
+        at, panel.log_speed, panel.impulse, panel.pull1, panel.pull2
     )
-    cos, sin, passed = _directions(here, given, length, GRID.unit_points(length))
-    resolved = jnp.all((passed > 0.2 * length) & (passed < 5 * length), axis=0)
-    growth, turning = given.rates(cos, sin)
-    log_speed = GRID.integral(growth * passed)
-    speed = here.speed * jnp.exp(log_speed)
-    flux = speed * passed  # dI_z over the panel's unit
-    impulse = here.impulse + GRID.integral(flux)
-    pull1 = here.pull1 + GRID.integral(cos * flux)
-    pull2 = here.pull2 + GRID.integral(sin * flux)
-    normal = given.normal_velocity(impulse, pull1, pull2)
-    work = GRID.integral(normal * flux)
-    restoring = here.phase == Phase.RESTITUTION
-    energy = here.energy + jnp.where(restoring, work, -work)
-
-    good = resolved & (GRID.last_coefficients(flux) <= 20 * eps * jnp.abs(impulse[-1]))
-    excess = jnp.where(restoring, _excess(course, here, given, impulse, normal, energy), normal)
-    restoring = restoring[0]
-    found, at = GRID.first_crossing(excess)
-    log_speed_at, *totals_at, energy_at = GRID.interpolate(
-        at, log_speed, impulse, pull1, pull2, energy
+    cos, sin, _ = _directions(slide, contact, panel.length, (at + 1) / 2)
+    unit = jnp.sqrt(cos * cos + sin * sin)
+    reached = (cos / unit, sin / unit, slide.speed * jnp.exp(log_speed), *totals)
+    cos, sin, speed, impulse, pull1, pull2 = (
+        jnp.where(good, new, old) for new, old in zip(reached, slide[:6], strict=True)
     )
-    cos_at, sin_at, _ = _directions(slide, contact, length[0], (at + 1) / 2)
-    unit = jnp.sqrt(cos_at * cos_at + sin_at * sin_at)
-    cos_at, sin_at = cos_at / unit, sin_at / unit
-    speed_at = slide.speed * jnp.exp(log_speed_at)
-
-    collinear_at = slide.collinear_at
-    if course.collinearity is not None:
-        angle = course.collinearity**2 * (turning**2 + growth**2) - turning**2
-        met, where = GRID.first_crossing(angle)
-        (collinear,) = GRID.interpolate(where, impulse)
-        new = good & met & (where <= at) & jnp.isinf(collinear_at)
-        collinear_at = jnp.where(new, collinear, collinear_at)
-
-    _, turning_here = contact.rates(slide.cos, slide.sin)
-    decay = contact.turning_slope(slide.cos, slide.sin) * length[0] * (at + 1) / 2
-    off_ray = ~contact.on_ray(turning_here)
-    settled = slide.settled + jnp.where(good, decay, 0.0)
-    settled = jax.lax.stop_gradient(jnp.where(off_ray, 0.0, settled))
-
-    compressed = good & found & ~restoring
+    settled = _settled(slide, contact, jnp.where(good, panel.length * (at + 1) / 2, 0.0))
     stretch = slide.stretch * jnp.where(good, jnp.where(found, 1.0, 2.0), 0.4)
-    cos_at, sin_at, speed_at, *totals_at = (
-        jnp.where(good, new, old)
-        for new, old in zip((cos_at, sin_at, speed_at, *totals_at), slide[:6], strict=True)
-    )
-    impulse_at, pull1_at, pull2_at = totals_at
     return Slide(
-        cos_at,
-        sin_at,
-        speed_at,
-        impulse_at,
-        pull1_at,
-        pull2_at,
+        cos,
+        sin,
+        speed,
+        impulse,
+        pull1,
+        pull2,
         jnp.where(compressed, 0.0, jnp.where(good, energy_at, slide.energy)),
-        slide.phase + (good & found).astype(jnp.int32),
-        jnp.where(compressed, impulse_at, slide.compressed_at),
-        jnp.where(compressed, energy_at, slide.compressed),
-        collinear_at,
+        slide.stage + (good & found).astype(jnp.int32) + both.astype(jnp.int32),
+        compressed_at,
+        stored,
+        _collinear_at(course, slide, panel, at),
         stretch,
         settled,
         slide.turns + 1,
-        _straight(course, contact, cos_at, sin_at, speed_at, settled),
+        _straight(course, contact, cos, sin, speed, settled),
     )
+
+
+def _restored_at(
+    course: Course, contact: Contact, panel: _Panel, at: Lane, compressed_at: Lane, stored: Lane
+) -> tuple[Bool[Array, " lanes"], Lane]:
+    """Whether and where restitution ends on the panel on which compression does."""
+    e = contact.restitution
+    simple = e > 0.1
+    if course.hypothesis == "newton":
+        excess = panel.excess - e[None]
+    elif course.hypothesis == "poisson":
+        excess = panel.impulse - ((1 + e) * compressed_at)[None]
+    else:
+        released = e * e * stored
+        excess = (stored - released)[None] - panel.energy
+        # What is released must not be small beside the energies of the panel, or their round-off
+        # tells; on a panel of its own roots of energies are compared.
+        simple = released > 0.05 * jnp.max(jnp.abs(panel.energy), axis=0)
+    found, end = GRID.first_crossing(excess, after=at)
+    # Where little is released the root is almost a double one: from a panel of its own.
+    return found & simple, end
+
+
+class _Panel(NamedTuple):
+    """The functions of a slide on a panel, shape (n_points, lanes)."""
+
+    growth: Lane  # lambda
+    turning: Lane  # f
+    log_speed: Lane  # of the speed over that at its start
+    impulse: Lane
+    pull1: Lane
+    pull2: Lane
+    energy: Lane
+    excess: Lane  # becomes positive where the stage ends
+    good: Bool[Array, " lanes"]  # whether all are resolved to round-off
+    length: Float[Array, " lanes"]  # in tau
+
+
+def _panel(course: Course, slide: Slide, contact: Contact, length: Lane) -> _Panel:
+    eps = jnp.finfo(slide.speed.dtype).eps
+    # Along the panel every number of a lane is a row.
+    here, given, row = jax.tree.map(lambda leaf: leaf[None], (slide, contact, length))
+    cos, sin, passed = _directions(here, given, row, GRID.unit_points(row))
+    resolved = (jnp.min(passed, axis=0) > 0.2 * length) & (jnp.max(passed, axis=0) < 5 * length)
+    growth, turning = given.rates(cos, sin)
+    (log_speed,) = GRID.integrals(growth * passed)
+    flux = here.speed * jnp.exp(log_speed) * passed  # dI_z over the panel's unit
+    totals = GRID.integrals(flux, cos * flux, sin * flux)
+    impulse, pull1, pull2 = (a + b for a, b in zip(here[3:6], totals, strict=True))
+    normal = given.normal_velocity(impulse, pull1, pull2)
+    (work,) = GRID.integrals(normal * flux)
+    restoring = here.stage == Stage.RESTITUTION
+    energy = here.energy + jnp.where(restoring, work, -work)
+    ending = _excess(course, here, given, impulse, normal, energy)
+    return _Panel(
+        growth,
+        turning,
+        log_speed,
+        impulse,
+        pull1,
+        pull2,
+        energy,
+        jnp.where(restoring, ending, normal),
+        resolved & (GRID.last_coefficients(flux) <= 20 * eps * jnp.abs(impulse[-1])),
+        length,
+    )
+
+
+def _collinear_at(course: Course, slide: Slide, panel: _Panel, at: Lane) -> Lane:
+    """I_z where gamma and gamma' became collinear, if that is before a place on the panel."""
+    if course.collinearity is None:
+        return slide.collinear_at
+    turning, growth = panel.turning, panel.growth
+    angle = course.collinearity**2 * (turning**2 + growth**2) - turning**2
+    met, where = GRID.first_crossing(angle)
+    (collinear,) = GRID.interpolate(where, panel.impulse)
+    new = panel.good & met & (where <= at) & jnp.isinf(slide.collinear_at)
+    return jnp.where(new, collinear, slide.collinear_at)
+
+
+def _settled(slide: Slide, contact: Contact, passed: Lane) -> Lane:
+    """The log of what is left of a turn off the invariant ray after some tau; a constant."""
+    _, turning = contact.rates(slide.cos, slide.sin)
+    decay = contact.turning_slope(slide.cos, slide.sin) * passed
+    off_ray = ~contact.on_ray(turning)
+    return jax.lax.stop_gradient(jnp.where(off_ray, 0.0, slide.settled + decay))
 
 
 def _excess(
@@ -293,11 +350,12 @@ def _length(slide: Slide, contact: Contact) -> Lane:
     left = contact.restitution**2 * slide.compressed - slide.energy
     root = jnp.sqrt(jnp.maximum(normal * normal + 2 * left * acceleration, 0.0))
     restitution = jnp.maximum(root - normal, 0.05 * slide.compressed_at)
-    ahead = jnp.where(slide.phase == Phase.COMPRESSION, -normal, restitution) / acceleration
+    compression = -normal * (1 + contact.restitution)
+    ahead = jnp.where(slide.stage == Stage.COMPRESSION, compression, restitution) / acceleration
     eps = jnp.finfo(normal.dtype).eps
     ahead = jnp.maximum(ahead, eps * jnp.maximum(slide.impulse, 1.0))
     speed = jnp.where(slide.speed > 0, slide.speed, 1.0)
-    length = slide.stretch * jnp.minimum(3 / contact.fastest(), 1.3 * ahead / speed)
+    length = slide.stretch * jnp.minimum(3 / contact.fastest(), 2 * ahead / speed)
     return jax.lax.stop_gradient(length)
 
 

@@ -25,6 +25,11 @@ class AbstractContactLaw(eqx.Module):
     def lawful(self) -> Bool[Array, ""]:
         """Whether the numbers are possible ones."""
 
+    @property
+    @abc.abstractmethod
+    def coefficient_of_friction(self) -> Float[Array, "..."]:
+        """mu."""
+
 
 class Frictionless(AbstractContactLaw):
     """Newton's law: the gap opens at `restitution` times the speed at which it closed.
@@ -44,6 +49,10 @@ class Frictionless(AbstractContactLaw):
 
     def lawful(self):
         return _in_unit_interval(self.restitution)
+
+    @property
+    def coefficient_of_friction(self):
+        return jnp.zeros_like(self.restitution)
 
     def normal_impulse(self, normal_velocity, inverse_mass):
         """lambda = -(1 + e) v_n / W."""
@@ -113,6 +122,10 @@ class Coulomb(AbstractContactLaw):
 
     def lawful(self):
         return _in_unit_interval(self.restitution) & jnp.all(self.friction >= 0)
+
+    @property
+    def coefficient_of_friction(self):
+        return self.friction
 
 
 def _in_unit_interval(restitution: Array) -> Bool[Array, ""]:

@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from .._validate import known, real_array
 from ..math import Sym3, Vec3
-from .coulomb import columns, solver
+from .coulomb import Resolved, columns, solver
 from .laws import AbstractContactLaw, Coulomb, Frictionless
 
 
@@ -156,8 +156,9 @@ def _solve(
     mu = law.friction.astype(v.dtype) if isinstance(law, Coulomb) else jnp.zeros_like(e)
     hypothesis = law.hypothesis.name if isinstance(law, Coulomb) else "newton"
 
+    parts = Sym3.of(w)
     minor = w[0, 0] * w[1, 1] - w[0, 1] ** 2
-    definite = (w[0, 0] > 0) & (minor > 0) & (jnp.linalg.det(w) > 0)
+    definite = (w[0, 0] > 0) & (minor > 0) & (parts.determinant() > 0)
     finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in (w, v, mu, e)]))
     lawful = (mu >= 0) & (e >= 0) & (e <= 1)
     proper = definite & finite & lawful
@@ -170,11 +171,12 @@ def _solve(
     if isinstance(law, Coulomb):
         column = columns(Sym3.of(matrix), Vec3.of(before), friction, restitution)
         rows = solver(hypothesis, collinearity)(column[:, None])[:, 0]
-        impulse, at, (sticks, ended) = rows[:3], rows[3:6], rows[6:] > 0.5
+        vector, *at, sticks, ended = Resolved.of(rows)
+        impulse = vector.array()
     else:
         normal = -(1 + restitution) * before[2] / matrix[2, 2]
         impulse = jnp.zeros_like(v).at[2].set(normal)
-        at = jnp.stack([-before[2] / matrix[2, 2], jnp.inf, jnp.inf])
+        at = [-before[2] / matrix[2, 2], jnp.inf, jnp.inf]
         sticks, ended = jnp.zeros((), bool), jnp.ones((), bool)
     solved = approaches & ended
     impulse = jnp.where(solved, impulse, 0.0)

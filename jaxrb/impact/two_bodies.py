@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._validate import real_array, require
+from ..math import Sym3
 
 
 class CollidingBody(eqx.Module):
@@ -69,7 +70,9 @@ class CollidingBody(eqx.Module):
         # An infinite matrix has no inverse that a solver would find.
         infinite = jnp.any(jnp.isinf(self.inertia))
         safe = jnp.where(infinite, jnp.eye(3, dtype=self.inertia.dtype), self.inertia)
-        return jnp.where(infinite, 0.0, jnp.linalg.inv(safe))
+        tensor = Sym3.of(safe)
+        inverse = tensor.adjugate() / tensor.determinant()
+        return jnp.where(infinite, 0.0, inverse.matrix())
 
     def response(self) -> Float[Array, "3 3"]:
         """U/m - P R Q^{-1} R^T P, its part of W (3, 5)."""

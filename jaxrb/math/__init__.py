@@ -15,6 +15,7 @@ from .vec import (
     Quat as Quat,
     Vec3 as Vec3,
     cross as cross,
+    direction as direction,
     dot as dot,
     hadamard as hadamard,
     norm as norm,

@@ -6,7 +6,7 @@ vector units and every integral is one product with a constant matrix.
 
 from __future__ import annotations
 
-from functools import cached_property
+from functools import cached_property, partial
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +28,13 @@ class ChebyshevGrid:
         return -np.cos(np.pi * np.arange(self.degree + 1) / self.degree)
 
     @cached_property
+    def _weights(self) -> np.ndarray:
+        """Of the points, in the barycentric formula."""
+        weights = (-1.0) ** np.arange(self.degree + 1)
+        weights[[0, -1]] /= 2
+        return weights
+
+    @cached_property
     def _to_coefficients(self) -> np.ndarray:
         return np.linalg.inv(np.polynomial.chebyshev.chebvander(self.points, self.degree))
 
@@ -38,8 +45,12 @@ class ChebyshevGrid:
 
     @cached_property
     def _to_slope(self) -> np.ndarray:
-        series = np.polynomial.chebyshev.chebder(self._to_coefficients)
-        return np.polynomial.chebyshev.chebval(self.points, series).T
+        # Off the diagonal in closed form; the slope of a constant vanishes.
+        steps = self.points[:, None] - self.points + np.eye(self.degree + 1)
+        slope = self._weights / self._weights[:, None] / steps
+        np.fill_diagonal(slope, 0.0)
+        np.fill_diagonal(slope, -slope.sum(axis=1))
+        return slope
 
     def unit_points(self, like: Float[Array, " lanes"]) -> Float[Array, "n_points 1"]:
         """The points in [0, 1]."""
@@ -47,63 +58,81 @@ class ChebyshevGrid:
 
     def last_coefficients(self, values: Values) -> Float[Array, " lanes"]:
         """The sum of the magnitudes of the last two, which tells how good the fit is."""
-        last = jnp.asarray(self._to_coefficients[-2:], values.dtype) @ values
-        return jnp.abs(last[0]) + jnp.abs(last[1])
+        rows = jnp.asarray(self._to_coefficients[-2:, :, None], values.dtype)
+        last = [jnp.abs(jnp.sum(row * values, axis=0)) for row in rows]
+        return last[0] + last[1]
 
-    def integral(self, values: Values) -> Values:
+    def integrals(self, *functions: Values) -> list[Values]:
         """From 0 to each point."""
-        return jnp.asarray(self._to_integral, values.dtype) @ values
+        return _at_once(self._to_integral, functions)
 
-    def coefficients(self, values: Values) -> Values:
-        """Of the Chebyshev polynomials."""
-        return jnp.asarray(self._to_coefficients, values.dtype) @ values
+    def slopes(self, *functions: Values) -> list[Values]:
+        """By the place in [-1, 1]."""
+        return _at_once(self._to_slope, functions)
 
     def interpolate(self, x: Float[Array, " lanes"], *functions: Values) -> list:
         """The values of functions at x in [-1, 1]."""
-        return [_series(self.coefficients(values), x)[0] for values in functions]
+        return list(_interpolate(self, x, functions))
 
-    def first_crossing(self, values: Values) -> tuple[Array, Float[Array, " lanes"]]:
+    def first_crossing(
+        self, values: Values, after: Float[Array, " lanes"] | None = None
+    ) -> tuple[Array, Float[Array, " lanes"]]:
         """Whether and where, in [-1, 1], a function first becomes non-negative.
 
         It starts at or below 0. The place is 1 where it stays negative; its derivative is that
         of the implicit function theorem.
+
+        Args:
+            values: of the function.
+            after: look beyond this place. A crossing next to it, between the same two points,
+                is not found.
         """
         fixed = jax.lax.stop_gradient(values)
-        positive = (fixed >= 0).at[0].set(False)
-        found = jnp.any(positive, axis=0)
-        after = jnp.where(found, jnp.argmax(positive, axis=0), self.degree)
-
-        def at_both_ends(column):
-            column = jnp.broadcast_to(column, values.shape)
-            both = jnp.stack([after - 1, after])
-            return jnp.take_along_axis(column, both, axis=0)
-
-        points = jnp.asarray(self.points, values.dtype)[:, None]
-        slopes = jnp.asarray(self._to_slope, values.dtype) @ fixed
-        low, high = at_both_ends(points)
-        guess = _inverse_cubic(low, high, *at_both_ends(fixed), *at_both_ends(slopes))
-        root = _root(self.coefficients(values), guess, low, high)
+        points = jnp.asarray(self.points[:, None], values.dtype)
+        begin = -jnp.ones_like(values[0]) if after is None else after
+        positive = (fixed >= 0) & (points > begin[None])
+        # As minima of floats, which are vectorised; so is no search for an index.
+        high = jnp.min(jnp.where(positive, points, 2.0), axis=0)
+        before = jnp.where(points < high[None], points, -1.0)
+        low = jnp.max(before, axis=0)
+        found = (high <= 1) & (low >= begin)
+        (coefficients,) = _at_once(self._to_coefficients, (values,))
+        root = _root(coefficients, low, jnp.minimum(high, 1.0))
         return found, jnp.where(found, root, 1.0)
 
 
-def _inverse_cubic(low, high, below, above, slope_low, slope_high) -> Float[Array, " lanes"]:
-    """Where a function vanishes, by Hermite's interpolation of its inverse."""
-    rise = above - below
-    rises = (rise > 0) & (slope_low > 0) & (slope_high > 0)
-    safe = jnp.where(rises, rise, 1.0)
-    t = jnp.clip(-below / safe, 0, 1)
-    first = safe / jnp.where(rises, slope_low, 1.0) - (high - low)
-    last = safe / jnp.where(rises, slope_high, 1.0) - (high - low)
-    bend = t * (1 - t) * ((1 - t) * first - t * last)
-    straight = low + (high - low) * t
-    return jnp.clip(jnp.where(rises, straight + bend, (low + high) / 2), low, high)
+def _at_once(matrix: np.ndarray, functions: tuple[Values, ...]) -> list[Values]:
+    """One product for several functions: each would cost a call of its own."""
+    together = jnp.concatenate(functions, axis=1)
+    return jnp.split(jnp.asarray(matrix, together.dtype) @ together, len(functions), axis=1)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _interpolate(grid: ChebyshevGrid, x: Float[Array, " lanes"], functions: tuple[Values, ...]):
+    """By the barycentric formula, which is stable; its own derivative by x would not be."""
+    offset = x[None] - jnp.asarray(grid.points[:, None], x.dtype)
+    # At a point itself its weight outdoes all others.
+    offset = jnp.where(offset == 0, float(jnp.finfo(x.dtype).tiny) ** 0.5, offset)
+    # Once for all functions, which the compiler would not do.
+    weights = jax.lax.optimization_barrier(jnp.asarray(grid._weights[:, None], x.dtype) / offset)
+    total = jnp.sum(weights, axis=0)
+    return tuple(jnp.sum(weights * values, axis=0) / total for values in functions)
+
+
+@_interpolate.defjvp
+def _(grid, primals, tangents):
+    (x, functions), (step, changes) = primals, tangents
+    slopes = _interpolate(grid, x, tuple(grid.slopes(*functions)))
+    changed = _interpolate(grid, x, changes)
+    directions = tuple(a + b * step for a, b in zip(changed, slopes, strict=True))
+    return _interpolate(grid, x, functions), directions
 
 
 @jax.custom_jvp
-def _root(coefficients: Values, guess, low, high) -> Float[Array, " lanes"]:
+def _root(coefficients: Values, low, high) -> Float[Array, " lanes"]:
     """Of a series between two points next to each other, where it is almost linear."""
-    x = guess
-    for _ in range(3):
+    x = (low + high) / 2
+    for _ in range(5):
         value, slope = _series(coefficients, x)
         x = jnp.clip(x - value / jnp.where(slope == 0, 1.0, slope), low, high)
     return x

@@ -21,99 +21,125 @@ from .tangents import keep_rule
 
 Columns = Float[Array, "numbers lanes"]
 
-# Enough to fill the vector units, few enough for their state to stay in the cache.
-WORKERS = 128
-
 
 class Work(NamedTuple):
     """How problems are solved; everything acts on each lane by itself."""
 
-    needed: Callable[[Columns], Bool[Array, " lanes"]]  # others are left as they start
-    start: Callable[[Columns], Any]  # the state before the first turn
+    needed: Callable[[Columns], Bool[Array, " lanes"]]  # the results of others are 0
+    start: Callable[[Columns], Any]  # the state before the first turn, leaves of shape (lanes,)
     turn: Callable[[Any, Columns], Any]  # the state after one more
     ended: Callable[[Any], Bool[Array, " lanes"]]
+    finish: Callable[[Any, Columns], Columns]  # the result, of the state at the end
 
 
-def work_off(work: Work, problems: Columns) -> Any:
-    """The states of all problems at their ends; leaves have lanes as their last axis."""
+def work_off(work: Work, problems: Columns) -> Columns:
+    """The results of all problems."""
     n = problems.shape[1]
-    if n <= WORKERS:
-        return _together(work, problems)
     needed = work.needed(problems)
-    order = jnp.nonzero(needed, size=n, fill_value=n)[0].astype(jnp.int32)
+    n_workers = _n_workers(n)
+    if n <= n_workers:
+        state = _together(work, problems, needed)
+        return jnp.where(needed[None], work.finish(state, problems), 0.0)
+    # The queue: numbers of the needed problems, and beyond them n, for none.
     n_needed = jnp.sum(needed, dtype=jnp.int32)
+    place = jnp.where(needed, jnp.cumsum(needed, dtype=jnp.int32) - 1, n + n_workers)
+    numbers = jnp.arange(n, dtype=jnp.int32)
+    queue = jnp.full(n + n_workers, n, jnp.int32).at[place].set(numbers, mode="drop")
+
+    def problems_at(place: Int[Array, " workers"]) -> Columns:
+        return problems.at[:, queue.at[place].get(mode="clip")].get(mode="clip")
 
     def idle(team: _Team):
-        return (team.number == n) | work.ended(team.state)
+        return (team.place >= n_needed) | work.ended(team.state)
 
-    def take(team: _Team, results: Any) -> tuple[_Team, Any]:
-        """Those who have ended hand in their result and take the next problems."""
+    def take(team: _Team, ends: Columns) -> tuple[_Team, Columns]:
+        """Those who have ended hand in their state and take the next problems."""
         free = idle(team)
-        rank = team.taken + jnp.cumsum(free, dtype=jnp.int32) - 1
-        number = order.at[rank].get(mode="fill", fill_value=n)
-        problem = problems.at[:, number].get(mode="clip")
-        fresh = _Team(number, problem, work.start(problem), team.taken)
+        ends = ends.at[:, jnp.where(free, team.place, n)].set(_pack(team.state), mode="drop")
+        place = team.taken + jnp.cumsum(free, dtype=jnp.int32) - 1
+        problem = problems_at(place)
+        fresh = _Team(place, problem, work.start(problem), team.taken)
         following = jax.tree.map(lambda new, old: jnp.where(free, new, old), fresh, team)
-        taken = team.taken + jnp.sum(free, dtype=jnp.int32)
-        return following._replace(taken=taken), _hand_in(team, results, free)
+        return following._replace(taken=team.taken + jnp.sum(free, dtype=jnp.int32)), ends
 
     def unfinished(carry):
         team, _ = carry
         return (team.taken < n_needed) | jnp.any(~idle(team))
 
     def turn(carry):
-        team, results = carry
-        state = _turn(work, team.state, team.problem)
-        team = team._replace(state=state)
+        team, ends = carry
+        team = team._replace(state=_turn(work, team.state, team.problem))
         free = jnp.sum(idle(team), dtype=jnp.int32)
         # To hand over costs about as much as a turn: not for one or two.
-        worth = (team.taken < n_needed) & (free >= WORKERS // 4)
-        return jax.lax.cond(worth, take, lambda *carry: carry, team, results)
+        worth = (team.taken < n_needed) & (free >= n_workers // 4)
+        return jax.lax.cond(worth, take, lambda *carry: carry, team, ends)
 
-    # At first nobody has anything to hand in.
-    nothing = problems[:, :WORKERS]
-    nobody = jnp.full(WORKERS, n, jnp.int32)
-    team = _Team(nobody, nothing, work.start(nothing), jnp.zeros((), jnp.int32))
-    carry = take(team, work.start(problems))
-    team, results = jax.lax.while_loop(unfinished, turn, carry)
-    return _hand_in(team, results, idle(team))
+    place = jnp.arange(n_workers, dtype=jnp.int32)
+    problem = problems_at(place)
+    team = _Team(place, problem, work.start(problem), jnp.asarray(n_workers, jnp.int32))
+    ends = jnp.zeros((len(jax.tree.leaves(team.state)), n + n_workers), problems.dtype)
+    team, ends = jax.lax.while_loop(unfinished, turn, (team, ends))
+    ends = ends.at[:, jnp.where(idle(team), team.place, n)].set(_pack(team.state), mode="drop")
+
+    def finish(index, results):
+        """Of as many as there are workers, in the order of the queue."""
+        place = index * n_workers + jnp.arange(n_workers, dtype=jnp.int32)
+        state = jax.lax.dynamic_slice_in_dim(ends, index * n_workers, n_workers, axis=1)
+        result = work.finish(_unpack(state, team.state), problems_at(place))
+        return results.at[:, queue.at[place].get(mode="clip")].set(result, mode="drop")
+
+    n_results = jax.eval_shape(work.finish, team.state, problem).shape[0]
+    results = jnp.zeros((n_results, n), problems.dtype)
+    return jax.lax.fori_loop(0, (n_needed + n_workers - 1) // n_workers, finish, results)
+
+
+def _n_workers(n: int) -> int:
+    """Enough to fill the vector units, few enough for their state to stay in the cache.
+
+    And fewer if not many problems are given, of which often only some are needed.
+    """
+    return min(128, max(16, n // 32))
 
 
 class _Team(NamedTuple):
     """The workers."""
 
-    number: Int[Array, " workers"]  # of the problem of each; the number of all for none
+    place: Int[Array, " workers"]  # in the queue, of the problem of each
     problem: Columns
     state: Any
-    taken: Int[Array, ""]  # how many of the needed problems have been
+    taken: Int[Array, ""]  # how many problems have been
 
 
-def _hand_in(team: _Team, results: Any, free: Bool[Array, " workers"]) -> Any:
-    n = jax.tree.leaves(results)[0].shape[-1]
-    place = jnp.where(free, team.number, n)
-    return jax.tree.map(
-        lambda everyone, own: everyone.at[..., place].set(own, mode="drop"), results, team.state
-    )
+def _pack(state: Any) -> Columns:
+    """A state as one array, which is written at once."""
+    leaves = jax.tree.leaves(state)
+    dtype = jnp.result_type(*(leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.inexact)))
+    return jnp.stack([leaf.astype(dtype) for leaf in leaves])
 
 
-def _together(work: Work, problems: Columns) -> Any:
+def _unpack(columns: Columns, like: Any) -> Any:
+    leaves, structure = jax.tree.flatten(like)
+    rows = [row.astype(leaf.dtype) for row, leaf in zip(columns, leaves, strict=True)]
+    return jax.tree.unflatten(structure, rows)
+
+
+def _together(work: Work, problems: Columns, needed: Bool[Array, " lanes"]) -> Any:
     """All at once, until the slowest has ended."""
-    idle = ~work.needed(problems)
 
     def unfinished(state):
-        return jnp.any(~idle & ~work.ended(state))
+        return jnp.any(needed & ~work.ended(state))
 
     def turn(state):
-        return _turn(work, state, problems, idle)
+        return _turn(work, state, problems, needed)
 
     return jax.lax.while_loop(unfinished, turn, work.start(problems))
 
 
-def _turn(work: Work, state: Any, problems: Columns, idle: Array | bool = False) -> Any:
+def _turn(work: Work, state: Any, problems: Columns, needed: Array | bool = True) -> Any:
     """One more turn of those that have not ended."""
-    ended = work.ended(state) | idle
+    going = ~work.ended(state) & needed
     following = work.turn(state, problems)
-    return jax.tree.map(lambda new, old: jnp.where(ended, old, new), following, state)
+    return jax.tree.map(lambda new, old: jnp.where(going, new, old), following, state)
 
 
 def of_lanes(

@@ -117,6 +117,14 @@ def norm(a: Vec3) -> Scalar:
     return safe_sqrt(dot(a, a))
 
 
+def direction(a: Vec3) -> tuple[Vec3, Scalar]:
+    """The unit vector along a vector, and its length; of the zero vector the z axis."""
+    length = norm(a)
+    zero = length == 0
+    unit = a / jnp.where(zero, 1.0, length)
+    return Vec3(unit.x, unit.y, jnp.where(zero, 1.0, unit.z)), length
+
+
 def rotate(q: Quat, a: Vec3) -> Vec3:
     """q a conj(q) for a unit quaternion q: from the body to the world."""
     t = cross(q.v, a) * 2.0

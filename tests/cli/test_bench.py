@@ -7,7 +7,7 @@ import pytest
 
 from jaxrb import bench
 from jaxrb.__main__ import main
-from jaxrb.bench import compilation, flows
+from jaxrb.bench import bodies, compilation, flows, impact
 from jaxrb.bench.timing import Spread, round_robin
 
 NUMBER = r"[\d.e+-]+"
@@ -54,6 +54,31 @@ def test_gradient(capsys):
     text = capsys.readouterr().out
     for name in ("forward run", "reverse mode, grad", "forward mode, jvp"):
         assert min(rows(text, name, rf"({NUMBER})   {SPREAD}")) > 0
+
+
+def test_bodies(capsys, monkeypatch):
+    monkeypatch.setattr(bodies, "BODIES", (2,))
+    monkeypatch.setattr(bodies, "N_STEPS", 50)
+    assert main(["bench", "bodies", *TINY]) == 0
+    text = capsys.readouterr().out
+    (ours,) = re.findall(rf"2 +2  jaxrb, jit\(vmap\) +({NUMBER})   {SPREAD}", text)
+    (other,) = re.findall(rf"2 +1  MuJoCo +({NUMBER})   {SPREAD}", text)
+    assert min(map(float, ours + other)) > 0
+    assert re.search(r"\d+ impacts a world", text)
+
+
+def test_impact(capsys, monkeypatch):
+    monkeypatch.setattr(impact, "LANES", 2)
+    assert main(["bench", "impact", *TINY]) == 0
+    text = capsys.readouterr().out
+    assert float(re.search(rf"{SPREAD} times frictionless", text)[1]) > 0
+    coarse, fine = (
+        rows(text, f"Euler, {n} steps", rf"({NUMBER})   {SPREAD} +({NUMBER})") for n in (100, 1000)
+    )
+    assert min(rows(text, "solve_impact", rf"({NUMBER})   {SPREAD} +-")) > 0
+    # Of first order: ten times the steps, about a tenth of the error.
+    assert 0.02 < fine[-1] / coarse[-1] < 0.5
+    assert coarse[-1] < 0.1
 
 
 def test_flows(capsys, monkeypatch):

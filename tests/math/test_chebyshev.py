@@ -18,7 +18,7 @@ def waves():
 def test_integral_and_interpolation():
     x = GRID.unit_points(RATES)
     rates = RATES[None]
-    np.testing.assert_allclose(GRID.integral(waves()), jnp.expm1(rates * x) / rates, atol=4e-16)
+    np.testing.assert_allclose(GRID.integrals(waves())[0], jnp.expm1(rates * x) / rates, atol=4e-16)
     at = jnp.array([-1.0, 0.3, 1.0])
     (found,) = GRID.interpolate(at, waves())
     np.testing.assert_allclose(found, jnp.exp(RATES * (at + 1) / 2), rtol=4e-15)
@@ -53,3 +53,13 @@ def test_first_crossing():
     never, where = GRID.first_crossing(-waves())
     assert not never.any()
     np.testing.assert_array_equal(where, 1)
+
+
+def test_first_crossing_beyond_a_place():
+    """The next one; none if it is positive there, or becomes so before the next point."""
+    x = GRID.unit_points(jnp.zeros(3))
+    wave = jnp.sin(12 * x - 0.5 * jnp.ones(3)[None])
+    beyond = jnp.array([-0.9, 0.0, 0.1306])
+    found, where = GRID.first_crossing(wave, after=beyond)
+    np.testing.assert_array_equal(found, [False, True, False])
+    np.testing.assert_allclose((where[1] + 1) / 2, (0.5 + 2 * np.pi) / 12, atol=1e-15)

@@ -30,11 +30,16 @@ def ended(state):
     return state[2]
 
 
-ROOTS = Work(needed, start, turn, ended)
+def finish(state, problems):
+    """Root, turns, and the number of which it is the root."""
+    return jnp.stack([state[0], state[1].astype(float), problems[0]])
+
+
+ROOTS = Work(needed, start, turn, ended, finish)
 
 
 def roots(problems):
-    return work_off(ROOTS, problems)[0][None]
+    return work_off(ROOTS, problems)[:1]
 
 
 def numbers(n):
@@ -44,17 +49,23 @@ def numbers(n):
     return jnp.asarray([square, np.exp2(rng.uniform(0, 40, n))])
 
 
-@pytest.mark.parametrize("n", [1, 5, 128, 129, 1000])
+@pytest.mark.parametrize("n", [1, 5, 16, 17, 129, 5000])
 def test_every_problem_is_solved_once(n):
     problems = numbers(n)
-    x, turns, _ = jax.jit(lambda p: work_off(ROOTS, p))(problems)
+    x, turns, squares = jax.jit(lambda p: work_off(ROOTS, p))(problems)
     wanted = problems[0] > 0
-    expected = jnp.where(wanted, jnp.sqrt(jnp.abs(problems[0])), problems[1])
+    expected = jnp.where(wanted, jnp.sqrt(jnp.abs(problems[0])), 0.0)
     np.testing.assert_allclose(x, expected, rtol=4e-16)
     np.testing.assert_array_equal(turns == 0, ~wanted)
+    np.testing.assert_array_equal(squares, jnp.where(wanted, problems[0], 0.0))
     # As many turns as alone.
-    alone = jax.vmap(lambda p: work_off(ROOTS, p[:, None])[1][0], in_axes=1)(problems)
+    alone = jax.vmap(lambda p: work_off(ROOTS, p[:, None])[1, 0], in_axes=1)(problems)
     np.testing.assert_array_equal(turns, alone)
+
+
+def test_nothing_to_do():
+    problems = jnp.stack([-jnp.ones(300), jnp.ones(300)])
+    np.testing.assert_array_equal(work_off(ROOTS, problems), 0)
 
 
 def test_batches_of_any_nesting_are_one_call():
@@ -78,10 +89,13 @@ def test_derivatives_of_all_orders_and_modes():
 
     def wide(problems):
         """Some turns more, for the tangents to converge too."""
-        state = work_off(ROOTS, problems)
-        for _ in range(3):
-            state = turn(state, problems)
-        return state[0][None]
+
+        def more(state, problems):
+            for _ in range(3):
+                state = turn(state, problems)
+            return state[0][None]
+
+        return work_off(ROOTS._replace(finish=more), problems)
 
     root = lambda a: of_lanes(roots, wide)(jnp.stack([a, 3 * a])[:, None])[0, 0]  # noqa: E731
     a = 5.0
