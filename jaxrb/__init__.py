@@ -4,10 +4,12 @@ Conventions: SI units and radians; right-handed frames. Quaternions have the sca
 multiply by Hamilton's rule; they turn body vectors into world vectors, x_world = q x_body q*.
 `velocity` is that of the centre of mass in the world frame, `angular_velocity` is in the body
 frame, inertia is about the centre of mass in the body frame. A gap is positive when bodies are
-apart. A contact normal points from the obstacle into the body, so that a positive normal
-impulse opens the gap. Numbers take the dtype of the state, float32 or float64; the package
-never changes JAX's configuration.
+apart. A contact normal points from the obstacle, or the second body, into the first, so that a
+positive normal impulse opens the gap. Numbers take the dtype of the state, float32 or float64;
+the package never changes JAX's configuration.
 """
+
+import importlib
 
 from . import lie as lie, rotations as rotations
 from .bodies import (
@@ -35,6 +37,7 @@ from .impact import (
     Poisson as Poisson,
     Stronge as Stronge,
     contact_velocity as contact_velocity,
+    impulse_curve as impulse_curve,
     invariant_directions as invariant_directions,
     inverse_inertia_matrix as inverse_inertia_matrix,
     solve_impact as solve_impact,
@@ -61,6 +64,7 @@ from .simulate import (
     LGVCI as LGVCI,
     RESULTS as RESULTS,
     EventDriven as EventDriven,
+    PairLaw as PairLaw,
     SaveAt as SaveAt,
     Solution as Solution,
     World as World,
@@ -71,6 +75,7 @@ from .simulate import (
     kinetic_energy as kinetic_energy,
     linear_momentum as linear_momentum,
     mean_reaction_forces as mean_reaction_forces,
+    pair_gaps as pair_gaps,
     potential_energy as potential_energy,
     reaction_forces as reaction_forces,
     simulate as simulate,
@@ -78,3 +83,14 @@ from .simulate import (
 )
 
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str):
+    """`jaxrb.viz` and `jaxrb.io` are imported when they are first used."""
+    if name in ("viz", "io"):
+        return importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), "io", "viz"])

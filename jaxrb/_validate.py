@@ -81,10 +81,10 @@ def positive_count(value: Any, name: str) -> int:
     return int(value)
 
 
-def body_index(value: Any, name: str) -> int:
-    """`value` as the index of a body; raises `ValueError` if it is none."""
+def body_index(value: Any, name: str, of: str = "a body") -> int:
+    """`value` as the index of a body or other thing; raises `ValueError` if it is none."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 0:
-        raise ValueError(f"{name} must be the index of a body, 0 or more; got {value!r}.")
+        raise ValueError(f"{name} must be the index of {of}, 0 or more; got {value!r}.")
     return int(value)
 
 

@@ -1,10 +1,10 @@
 """Contact geometry and kinematics."""
 
-from .half_space import (
+from .base import (
+    AbstractContacts as AbstractContacts,
+    AbstractContactSet as AbstractContactSet,
     ContactKinematics as ContactKinematics,
-    Contacts as Contacts,
-    HalfSpaceContacts as HalfSpaceContacts,
-    apply_impulse as apply_impulse,
-    kinematics as kinematics,
 )
+from .half_space import AtHalfSpaces as AtHalfSpaces
+from .mixed import all_contacts as all_contacts
 from .single import SingleContact as SingleContact

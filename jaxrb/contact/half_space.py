@@ -4,9 +4,6 @@ Every body against every obstacle. A body that is a union has a contact for each
 whose least gap is its own: arrays have shape (n_bodies, n_contacts), where contact number
 part * n_obstacles + obstacle is that of a part. Bodies with fewer parts than others repeat
 their first one, which changes nothing.
-
-The functions are jitted: a program, above all one with derivatives, uses them many times and
-then traces them once.
 """
 
 from __future__ import annotations
@@ -14,37 +11,61 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+import numpy as np
+from jaxtyping import Array, Float
 
 from ..bodies import Inertial, Phase, RigidBody
-from ..math import Vec3, cross, dot, rotate_inverse
+from ..math import Vec3, cross, dot, norm, rotate_inverse
 from ..shapes import AbstractSolid, HalfSpace
 from ..shapes.base import components
 from ..shapes.search import Searched
+from .base import AbstractContacts, AbstractContactSet, ContactKinematics
+from .single import at
 
 
-class Contacts(eqx.Module):
+class AtHalfSpaces(AbstractContacts):
     """Where each body is closest to each obstacle."""
 
-    gap: Float[Array, "n_bodies n_contacts"]  # Phi [m], positive when apart
-    round_off: Float[Array, "n_bodies n_contacts"]  # of the gap [m]
-    normal: Vec3  # from the obstacle into the body, world; components (1, n_contacts)
+    gap: Float[Array, "n_bodies n_contacts"]
+    round_off: Float[Array, "n_bodies n_contacts"]
+    normal: Vec3  # world; components (1, n_contacts)
     point: Vec3  # closest point of the body from its centre of mass, body frame [m]
     lever: Vec3  # chi = rho x R^T n, body frame [m]
 
+    def _kinematics(self, phase: Phase, inertial: Inertial) -> ContactKinematics:
+        """Normal velocity n . v + chi . Omega and inverse mass 1/m + chi . J^{-1} chi."""
+        mass, inertia, linear, angular = _expand(
+            (inertial.mass, inertial.inertia, phase.linear_momentum, phase.angular_momentum), 1
+        )
+        lever_over_inertia = inertia.solve(self.lever)
+        spin = dot(lever_over_inertia, angular)
+        return ContactKinematics(
+            dot(self.normal, linear) / mass + spin,
+            1 / mass + dot(lever_over_inertia, self.lever),
+            spin**2 / norm(self.point),
+        )
 
-class ContactKinematics(eqx.Module):
-    """How fast each gap closes, and what an impulse does to it."""
+    def _push(self, phase, impulse, where):
+        """Tran and Leok, eq. 61a, b."""
+        impulse = jnp.where(where, impulse, jnp.zeros_like(impulse))
+        linear, angular = jax.tree.map(
+            partial(jnp.sum, axis=1), (self.normal * impulse, self.lever * impulse)
+        )
+        return Phase(
+            phase.position,
+            phase.orientation,
+            phase.linear_momentum + linear,
+            phase.angular_momentum + angular,
+            phase.stretch,
+        )
 
-    normal_velocity: Float[Array, "n_bodies n_contacts"]  # rate of the gap [m/s]
-    spin_velocity: Float[Array, "n_bodies n_contacts"]  # its part chi . Omega [m/s]
-    inverse_mass: Float[Array, "n_bodies n_contacts"]  # W = 1/m + chi . J^{-1} chi [1/kg]
+    def _chosen(self, phase, which):
+        return at(which, self.normal), ((jnp.any(which, axis=1), at(which, self.point)),)
 
 
-class HalfSpaceContacts(eqx.Module):
+class HalfSpaceContacts(AbstractContactSet):
     """The pairs of all bodies with all half-spaces."""
 
     # For each group of bodies with one kind of shape its parts, components stacked.
@@ -89,17 +110,21 @@ class HalfSpaceContacts(eqx.Module):
 
     @property
     def searched(self) -> bool:
-        """Whether the closest point of any body is sought, and may not be found: NaN."""
         return any(isinstance(part, Searched) for parts in self.shapes for part in parts)
 
     @property
-    def number(self) -> int:
-        """Of pairs in all."""
+    def shape(self):
         n_bodies = sum(jax.tree.leaves(parts)[0].shape[0] for parts in self.shapes)
-        return n_bodies * self.n_parts * self.offset.shape[0]
+        return n_bodies, self.n_parts * self.offset.shape[0]
 
-    @jax.jit
-    def find(self, phase: Phase) -> Contacts:
+    @property
+    def partners(self):
+        n_obstacles = self.offset.shape[0]
+        contacts = np.arange(self.number)
+        body, contact = np.divmod(contacts, self.n_parts * n_obstacles)
+        return np.stack([body, contact % n_obstacles], axis=1)
+
+    def _find(self, phase: Phase) -> AtHalfSpaces:
         """Gap, closest point and lever arm of every pair (Tran and Leok, eqs. 84, 55).
 
         Phi = n . x - d - h(-R^T n) with the support function h of the body, and the lever
@@ -114,7 +139,7 @@ class HalfSpaceContacts(eqx.Module):
         normal, in_body, along, offset = self._for_each_part((normal, in_body, along, offset))
         gap = along - offset - height
         scale = jnp.abs(along) + jnp.abs(offset) + jnp.abs(height)
-        return Contacts(
+        return AtHalfSpaces(
             gap,
             8 * jnp.finfo(gap.dtype).eps * scale,
             normal,
@@ -138,42 +163,6 @@ class HalfSpaceContacts(eqx.Module):
 
     def _for_each_part(self, tree):
         return _join([tree] * self.n_parts, axis=1)
-
-
-@jax.jit
-def kinematics(contacts: Contacts, phase: Phase, inertial: Inertial) -> ContactKinematics:
-    """Normal velocity n . v + chi . Omega and inverse mass of every pair."""
-    mass, inertia, linear, angular = _expand(
-        (inertial.mass, inertial.inertia, phase.linear_momentum, phase.angular_momentum), 1
-    )
-    lever_over_inertia = inertia.solve(contacts.lever)
-    spin = dot(lever_over_inertia, angular)
-    return ContactKinematics(
-        dot(contacts.normal, linear) / mass + spin,
-        spin,
-        1 / mass + dot(lever_over_inertia, contacts.lever),
-    )
-
-
-@jax.jit
-def apply_impulse(
-    phase: Phase,
-    contacts: Contacts,
-    impulse: Float[Array, "n_bodies n_contacts"],
-    where: Bool[Array, "n_bodies n_contacts"],
-) -> Phase:
-    """The phase after normal impulses [N s] at the chosen contacts (eq. 61a, b)."""
-    impulse = jnp.where(where, impulse, jnp.zeros_like(impulse))
-    linear, angular = jax.tree.map(
-        partial(jnp.sum, axis=1), (contacts.normal * impulse, contacts.lever * impulse)
-    )
-    return Phase(
-        phase.position,
-        phase.orientation,
-        phase.linear_momentum + linear,
-        phase.angular_momentum + angular,
-        phase.stretch,
-    )
 
 
 def _kind(parts: tuple[AbstractSolid, ...]) -> tuple:

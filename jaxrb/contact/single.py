@@ -9,81 +9,105 @@ from jaxtyping import Array, Bool
 
 from ..bodies import Inertial, Phase
 from ..math import Quat, Sym3, Vec3, cross, dot, rotate, rotate_inverse
-from .half_space import Contacts
+
+
+class Side(eqx.Module):
+    """One of the two that touch; every component has shape ()."""
+
+    body: Bool[Array, " n_bodies"]  # which one it is; none of them if it is immovable
+    orientation: Quat
+    arm: Vec3  # from the centre of mass to the contact, body frame [m]
+
+    @staticmethod
+    def of(phase: Phase, body: Bool[Array, " n_bodies"], arm: Vec3) -> Side:
+        """The side of a body."""
+        q = at(body, phase.orientation)
+        return Side(body, Quat(jnp.where(jnp.any(body), q.w, 1.0), q.v), arm)
+
+    def velocity(self, phase: Phase, inertial: Inertial) -> Vec3:
+        """Of the point of contact, world [m/s]."""
+        around = cross(at(self.body, inertial.angular_velocity(phase)), self.arm)
+        return at(self.body, inertial.velocity(phase)) + rotate(self.orientation, around)
 
 
 class SingleContact(eqx.Module):
-    """A contact of one body with something immovable; every component has shape ().
+    """A contact of one body with another or with something immovable.
 
-    Its frame has z along the normal, from the obstacle into the body.
+    Every component has shape (). Its frame has z along the normal, into the first body.
     """
 
-    orientation: Quat  # of the body
-    axes: tuple[Vec3, Vec3, Vec3]  # of the contact frame, in the body frame
-    arm: Vec3  # from the centre of mass, body frame [m]
+    axes: tuple[Vec3, Vec3, Vec3]  # of the contact frame, in the world
+    sides: tuple[Side, ...]  # first the body into which the normal points
     inverse_inertia: Sym3  # W, contact frame [1/kg]
-    velocity: Vec3  # of the body's point, contact frame [m/s]
+    velocity: Vec3  # of the first body's point relative to the second's, contact frame [m/s]
 
     @staticmethod
     def of(
-        phase: Phase,
-        contacts: Contacts,
-        which: Bool[Array, "n_bodies n_contacts"],
-        inertial: Inertial,
+        normal: Vec3, sides: tuple[Side, ...], phase: Phase, inertial: Inertial
     ) -> SingleContact:
-        """The one contact for which `which` holds; without one, some contact that recedes."""
-        body = jnp.any(which, axis=1)
-        none = ~jnp.any(body)
-
-        def at(leaf):
-            return jnp.sum(jnp.where(which, jnp.broadcast_to(leaf, which.shape), 0.0))
-
-        def of_body(leaf):
-            return jnp.sum(jnp.where(body, leaf, 0.0))
-
-        orientation = jax.tree.map(of_body, phase.orientation)
-        orientation = Quat(jnp.where(none, 1.0, orientation.w), orientation.v)
-        normal = jax.tree.map(at, contacts.normal)
+        """Of one or two sides. Without a first one, some contact that recedes."""
+        none = ~jnp.any(sides[0].body)
         normal = Vec3(normal.x, normal.y, jnp.where(none, 1.0, normal.z))
-        arm = jax.tree.map(at, contacts.point)
-        normal = rotate_inverse(orientation, normal)
         axes = (*_tangents(normal), normal)
-
-        inverse_mass = jnp.where(none, 1.0, of_body(1 / inertial.mass))
-        levers = [cross(arm, axis) for axis in axes]
-        turned = [jax.tree.map(of_body, inertial.inertia.solve(_expand(lever))) for lever in levers]
-
-        def response(i, j):
-            return dot(levers[i], turned[j]) + (inverse_mass if i == j else 0.0)
-
-        w = Sym3(
-            Vec3(response(0, 0), response(1, 1), response(2, 2)),
-            Vec3(response(1, 2), response(0, 2), response(0, 1)),
-        )
-        velocity = rotate_inverse(orientation, jax.tree.map(of_body, inertial.velocity(phase)))
-        velocity = velocity + cross(jax.tree.map(of_body, inertial.angular_velocity(phase)), arm)
+        velocity, total = sides[0].velocity(phase, inertial), _response(axes, sides[0], inertial)
+        for side in sides[1:]:
+            velocity = velocity - side.velocity(phase, inertial)
+            total = jax.tree.map(jnp.add, total, _response(axes, side, inertial))
+        idle = jnp.where(none, 1.0, 0.0).astype(normal.x.dtype)
         along = Vec3(*(dot(axis, velocity) for axis in axes))
-        along = Vec3(along.x, along.y, jnp.where(none, 1.0, along.z))
-        return SingleContact(orientation, axes, arm, w, along)
-
-    def apply(
-        self, impulse: Vec3, phase: Phase, which: Bool[Array, "n_bodies n_contacts"]
-    ) -> Phase:
-        """The phase after an impulse, contact frame [N s] (Jia and Wang, eq. 1)."""
-        body = jnp.any(which, axis=1)
-        first, second, normal = self.axes
-        in_body = first * impulse.x + second * impulse.y + normal * impulse.z
-
-        def add(total: Vec3, change: Vec3) -> Vec3:
-            return total + jax.tree.map(lambda leaf: jnp.where(body, leaf, 0.0), _expand(change))
-
-        return Phase(
-            phase.position,
-            phase.orientation,
-            add(phase.linear_momentum, rotate(self.orientation, in_body)),
-            add(phase.angular_momentum, cross(self.arm, in_body)),
-            phase.stretch,
+        return SingleContact(
+            axes,
+            sides,
+            Sym3(total.diagonal + Vec3(idle, idle, idle), total.off),
+            Vec3(along.x, along.y, along.z + idle),
         )
+
+    def position(self, phase: Phase) -> Vec3:
+        """Where it is, world [m]."""
+        side = self.sides[0]
+        return at(side.body, phase.position) + rotate(side.orientation, side.arm)
+
+    def apply(self, impulse: Vec3, phase: Phase) -> Phase:
+        """The phase after an impulse on the first body, contact frame [N s] (Jia and Wang,
+        eq. 1); the second gets its reaction."""
+        first, second, normal = self.axes
+        push = first * impulse.x + second * impulse.y + normal * impulse.z
+        linear, angular = phase.linear_momentum, phase.angular_momentum
+        for side, force in zip(self.sides, (push, -push), strict=False):
+            turned = cross(side.arm, rotate_inverse(side.orientation, force))
+            linear = linear + _on(side.body, force)
+            angular = angular + _on(side.body, turned)
+        return Phase(phase.position, phase.orientation, linear, angular, phase.stretch)
+
+
+def at(which: Bool[Array, "..."], tree):
+    """The one entry of every leaf for which `which` holds; zero without one."""
+
+    def entry(leaf):
+        return jnp.sum(jnp.where(which, jnp.broadcast_to(leaf, which.shape), 0.0))
+
+    return jax.tree.map(entry, tree)
+
+
+def _on(body: Bool[Array, " n_bodies"], vector: Vec3) -> Vec3:
+    return jax.tree.map(lambda leaf: jnp.where(body, leaf, 0.0), vector)
+
+
+def _response(axes: tuple[Vec3, Vec3, Vec3], side: Side, inertial: Inertial) -> Sym3:
+    """What a side adds to W: 1/m - R P J^{-1} P R^T in the contact frame."""
+    inverse_mass = at(side.body, 1 / inertial.mass)
+    levers = [cross(side.arm, rotate_inverse(side.orientation, axis)) for axis in axes]
+    turned = [
+        at(side.body, inertial.inertia.solve(jax.tree.map(lambda leaf: leaf[None], lever)))
+        for lever in levers
+    ]
+
+    def entry(i, j):
+        return dot(levers[i], turned[j]) + (inverse_mass if i == j else 0.0)
+
+    return Sym3(
+        Vec3(entry(0, 0), entry(1, 1), entry(2, 2)), Vec3(entry(1, 2), entry(0, 2), entry(0, 1))
+    )
 
 
 def _tangents(normal: Vec3) -> tuple[Vec3, Vec3]:
@@ -95,7 +119,3 @@ def _tangents(normal: Vec3) -> tuple[Vec3, Vec3]:
         Vec3(1 + sign * normal.x * normal.x * a, sign * b, -sign * normal.x),
         Vec3(b, sign + normal.y * normal.y * a, -normal.y),
     )
-
-
-def _expand(vector: Vec3) -> Vec3:
-    return jax.tree.map(lambda leaf: leaf[None], vector)

@@ -117,6 +117,7 @@ def _of_mean_momentum(half_turn: HalfTurn, impulse: Impulse, omega: Vec3, balanc
 
 
 def no_impulse(p: Quat, omega: Vec3, balance: Balance) -> Vec3:
+    """Of bodies on which no moment acts."""
     return zeros_like(omega)
 
 

@@ -104,7 +104,11 @@ class AbstractSolid(AbstractShape):
         return point.array()
 
     def parts(self) -> tuple[AbstractSolid, ...]:
-        """Solids of which this is the union; each may touch others on its own."""
+        """Solids of which this is the union, each with what its support asks for."""
+        return (self,)
+
+    def pieces(self) -> tuple[AbstractSolid, ...]:
+        """Solids of which this is the union, each with its signed distance."""
         return (self,)
 
     def region(self, inside: bool = True):

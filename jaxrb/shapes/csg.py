@@ -30,6 +30,9 @@ class Union(AbstractSolid):
     def parts(self):
         return self.a.parts() + self.b.parts()
 
+    def pieces(self):
+        return self.a.pieces() + self.b.pieces()
+
     def region(self, inside: bool = True):
         return Region.combined(not inside, self.a.region(inside), self.b.region(inside))
 

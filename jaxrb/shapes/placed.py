@@ -49,6 +49,10 @@ class Placed(AbstractSolid):
     def parts(self):
         return tuple(Placed(part, self.position, self.quaternion) for part in self.shape.parts())
 
+    def pieces(self):
+        pieces = self.shape.pieces()
+        return tuple(Placed(piece, self.position, self.quaternion) for piece in pieces)
+
     def region(self, inside: bool = True):
         position, turn = Vec3.of(self.position), self._turn()
         return self.shape.region(inside).mapped(

@@ -38,6 +38,9 @@ class Rounded(AbstractSolid):
     def parts(self):
         return tuple(Rounded(part, self.radius) for part in self.shape.parts())
 
+    def pieces(self):
+        return tuple(Rounded(piece, self.radius) for piece in self.shape.pieces())
+
     def region(self, inside: bool = True):
         core = self.shape.region()
         if not core.single:

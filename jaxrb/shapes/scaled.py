@@ -31,6 +31,9 @@ class Scaled(AbstractSolid):
     def parts(self):
         return tuple(Scaled(part, self.factor) for part in self.shape.parts())
 
+    def pieces(self):
+        return tuple(Scaled(piece, self.factor) for piece in self.shape.pieces())
+
     def region(self, inside: bool = True):
         return self.shape.region(inside).mapped(
             lambda solid: Scaled(solid, self.factor),

@@ -14,9 +14,11 @@ from .observables import (
     kinetic_energy as kinetic_energy,
     linear_momentum as linear_momentum,
     mean_reaction_forces as mean_reaction_forces,
+    pair_gaps as pair_gaps,
     potential_energy as potential_energy,
     reaction_forces as reaction_forces,
 )
+from .pair_law import PairLaw as PairLaw
 from .results import RESULTS as RESULTS
 from .saving import Impacts as Impacts, SaveAt as SaveAt, Solution as Solution, Stats as Stats
 from .solve import simulate as simulate

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from ..bodies import Phase
-from ..contact import ContactKinematics, Contacts, kinematics
+from ..contact import AtHalfSpaces, ContactKinematics
 from ..math import norm
 from .closing import PerContact, acceleration_scale, gap_tolerance
 from .sustained import Held, reaction
@@ -31,7 +31,7 @@ class Accumulation(eqx.Module):
         self,
         now: Float[Array, ""],
         bounced: Phase,
-        contacts: Contacts,
+        contacts: AtHalfSpaces,
         motion: ContactKinematics,
         struck: Held,
         landing: Held,
@@ -53,11 +53,11 @@ class Accumulation(eqx.Module):
             tolerance: of the method.
             system: the world.
         """
-        after = kinematics(contacts, bounced, system.inertial)
+        after = contacts.kinematics(bounced, system.inertial)
         incoming = jnp.where(struck, -motion.normal_velocity, 1.0)
         restitution = after.normal_velocity / incoming
         lasts = _bounces(after.normal_velocity, restitution, acceleration, struck)
-        size = acceleration_scale(contacts, motion, system)
+        size = acceleration_scale(motion, system)
         late = jnp.min(jnp.where(struck, gap_tolerance(contacts, tolerance) / incoming, jnp.inf), 1)
         early = (
             jnp.min(jnp.where(struck, jnp.sqrt(size / norm(contacts.point)), jnp.inf), 1) * lasts**2
@@ -78,9 +78,8 @@ class Accumulation(eqx.Module):
 def remaining_bounces(bounced: Phase, system: System) -> Float[Array, " n_bodies"]:
     """The time that all bounces to come would take after one of a body [s], infinite for bodies
     that touch nothing."""
-    assert system.contacts is not None
-    contacts = system.contacts.find(bounced)
-    motion = kinematics(contacts, bounced, system.inertial)
+    contacts = system.at_half_spaces(bounced)
+    motion = contacts.kinematics(bounced, system.inertial)
     speed, inverse_mass = motion.normal_velocity, motion.inverse_mass
     touching = (jnp.abs(contacts.gap) <= contacts.round_off) & (speed > 0)
     _, acceleration = reaction(bounced, jnp.zeros_like(touching), system)

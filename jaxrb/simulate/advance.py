@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from ..bodies import Phase
-from ..contact import apply_impulse
+from ..contact import AtHalfSpaces
 from ..flows import AbstractFlow
 from ..math import select
 from ..math.bracket import next_trial
@@ -25,6 +25,7 @@ from ..math.once import choose_once
 from .accumulation import Accumulation
 from .frictional import frictional_impact
 from .interior import Dip, find_dip
+from .progress import report
 from .results import Code, first_failure
 from .sustained import Held, Kind, bounce, fly, initially_held, landing, stand
 from .system import System
@@ -45,6 +46,7 @@ class Plan(NamedTuple):
     max_impacts_per_step: int
     interior: bool  # whether to look for contacts that open again within a step
     rest: bool  # whether contacts at which impacts accumulate are sustained
+    progress: bool = False  # whether to report it
 
     def step_size(self, step: Int[Array, ""], like: Float[Array, ""]) -> Float[Array, ""]:
         if self.last_dt == self.dt:
@@ -134,7 +136,7 @@ def start_clock(plan: Plan, code: Int[Array, ""], phase: Phase, system: System) 
     held = accumulation = struck = None
     if system.frictional:
         assert system.contacts is not None
-        struck = jnp.zeros_like(system.contacts.find(phase).gap, bool)
+        struck = jnp.zeros(system.contacts.shape, bool)
     if plan.rest and system.contacts is not None:
         held = initially_held(phase, plan.tolerance, system)
         accumulation = Accumulation.start(held, phase.position.x)
@@ -195,6 +197,8 @@ def advance(
             dip = select(accept, Dip.none(like), dip)
         if log is not None:
             log = log.write(accept, case.event, trial, event.logged)
+        if plan.progress:
+            report(clock.step, plan.n_steps)
         return phase, clock, search, dip, log
 
     carry = (phase, clock, idle, dip, log)
@@ -396,7 +400,8 @@ def _meet(
             return _Event(end, logged, no, no, None, None, struck)
         law = system.frictionless
         impulse = law.normal_impulse(motion.normal_velocity, motion.inverse_mass)
-        return _Event(apply_impulse(end, contacts, impulse, struck), logged, no, no, None, None)
+        return _Event(contacts.apply_impulse(end, impulse, struck), logged, no, no, None, None)
+    assert isinstance(contacts, AtHalfSpaces)
     release = contact.leaving & ~contact.penetrating
     bounced, kept = bounce(end, contacts, motion, struck, held, system)
     lands, acceleration = landing(bounced, contacts, struck, kept, plan.tolerance, system)

@@ -5,34 +5,30 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..contact import ContactKinematics, Contacts
-from ..math import dot, norm
+from ..contact import AbstractContacts, ContactKinematics
+from ..math import dot
 from .system import System
 
 PerContact = Float[Array, "n_bodies n_contacts"]
 
 
-def gap_tolerance(contacts: Contacts, tolerance: float | None) -> PerContact:
+def gap_tolerance(contacts: AbstractContacts, tolerance: float | None) -> PerContact:
     """The largest gap of a closed contact [m]: the given one, or the round-off of the gap."""
     if tolerance is None:
         return contacts.round_off
     return jnp.full_like(contacts.round_off, tolerance)
 
 
-def steepness(
-    contacts: Contacts, motion: ContactKinematics, velocity, tolerance, system: System
-) -> PerContact:
+def steepness(motion: ContactKinematics, tolerance, system: System) -> PerContact:
     """v_n^2 / (a tolerance) for the scale a of the second derivative of the gap.
 
     Below 1 a bounce of that velocity is not higher than the tolerance of the gap; and the time
     of the impact, uncertain by tolerance/v_n, is too uncertain to give even the leading digit of
     v_n there, and so of the derivative of that time.
     """
-    return velocity**2 / (acceleration_scale(contacts, motion, system) * tolerance)
+    return motion.normal_velocity**2 / (acceleration_scale(motion, system) * tolerance)
 
 
-def acceleration_scale(contacts: Contacts, motion: ContactKinematics, system: System) -> PerContact:
-    """Of the gap: gravity and the centripetal part [m/s^2]."""
-    g = jnp.sqrt(dot(system.gravity, system.gravity))
-    g = g[:, None] if g.ndim else g
-    return g + motion.spin_velocity**2 / norm(contacts.point)
+def acceleration_scale(motion: ContactKinematics, system: System) -> PerContact:
+    """Of the gap: gravity and the part of free motion [m/s^2]."""
+    return jnp.max(jnp.sqrt(dot(system.gravity, system.gravity))) + motion.bend

@@ -16,16 +16,16 @@ from jaxtyping import Array, Float, Int
 
 from .._validate import one_of, positive_count, positive_number
 from ..bodies import Phase, State
+from ..contact.single import at
 from ..flows import AbstractFlow, LieVariational
-from ..impact import Coulomb
-from ..math import rotate
 from .accumulation import remaining_bounces
 from .advance import Clock, Plan
 from .collect import Impact, Wanted, compact
+from .observables import energy
 from .replay import final_phase, lay_out, replay
 from .results import Code, to_result
 from .saving import Impacts, SaveAt, Solution, Stats
-from .system import System, body_order, build, initial_code, to_state
+from .system import System, body_order, build, initial_code, partners, to_state
 from .world import World
 
 
@@ -33,16 +33,32 @@ class AbstractMethod(eqx.Module):
     """A way to simulate a world."""
 
     @abc.abstractmethod
-    def solve(self, world: World, state: State, t0: float, t1: float, save: SaveAt) -> Solution:
-        """The trajectory from t0 to t1, for one world; pure and traceable."""
+    def solve(
+        self,
+        world: World,
+        state: State,
+        t0: float,
+        t1: float,
+        save: SaveAt,
+        progress: bool = False,
+    ) -> Solution:
+        """The trajectory from t0 to t1, for one world; pure and traceable.
+
+        With `progress` it says how far it is, by `progress.report`.
+        """
+
+    @abc.abstractmethod
+    def n_steps(self, t0: float, t1: float) -> int:
+        """From t0 to t1."""
 
 
 class EventDriven(AbstractMethod):
     """Flies a world step by step, locates every impact to round-off and resolves it there.
 
-    Several impacts in a step are taken in the order of their times; of those at one time the
-    one with the least gap (then the first in the order of bodies and obstacles) comes first,
-    and this is repeated until no contact closes. The contact of an accepted impact is on the
+    Several impacts in a step are taken in the order of their times; of those at one time, whose
+    gaps are closed to the tolerance, the first comes first (those with obstacles in the order of
+    bodies, then those of pairs, kind by kind of shape), and this is repeated until no contact
+    closes. The contact of an accepted impact is on the
     admissible side, 0 <= gap <= tolerance.
 
     Attributes:
@@ -100,13 +116,18 @@ class EventDriven(AbstractMethod):
         self.max_impacts_per_step = positive_count(max_impacts_per_step, "max_impacts_per_step")
         self.detect = one_of(detect, ("end", "interior"), "detect")
 
-    def solve(self, world, state, t0, t1, save):
-        plan = self._plan(t0, t1)
+    def solve(self, world, state, t0, t1, save, progress=False):
+        plan = self._plan(t0, t1)._replace(progress=progress)
         state = _for_flow(self.flow, world, state)
-        if plan.rest and isinstance(world.contact_law, Coulomb):
+        if plan.rest and world.frictional:
             raise ValueError(
-                'on_zeno="rest" is sustained contact without friction: use a Frictionless '
-                'World.contact_law, or on_zeno="stop".'
+                'on_zeno="rest" is sustained contact without friction: use Frictionless laws '
+                'in World, or on_zeno="stop".'
+            )
+        if plan.rest and world.pairs:
+            raise ValueError(
+                'on_zeno="rest" is sustained contact with obstacles alone: give World.pairs=() if '
+                'bodies do not touch each other, or use on_zeno="stop".'
             )
         system, phase = build(world, state, standing=plan.rest)
         code = initial_code(world, state, system, phase)
@@ -131,15 +152,24 @@ class EventDriven(AbstractMethod):
         elapsed = jnp.where(clock.step < plan.n_steps, elapsed, 0.0)
         started = t0 + self.dt * clock.step.astype(elapsed.dtype)
         reached = jnp.where(clock.step < plan.n_steps, started + elapsed, t1)
+        end = to_state(system, world, final)
         return Solution(
             ts=jnp.asarray(times, state.position.dtype),
             states=jax.vmap(partial(to_state, system, world))(trajectory),
-            final=to_state(system, world, final),
+            final=end,
             result=to_result(clock.code),
             impacts=_impacts(impacts, clock, save.impacts, t0, self.dt, system, world),
             accumulation_time=_accumulation_time(final, clock, reached - t0, t0, system, world),
-            stats=Stats(clock.step, clock.evaluations, reached.astype(state.position.dtype)),
+            stats=Stats(
+                clock.step,
+                clock.evaluations,
+                reached.astype(state.position.dtype),
+                jnp.stack([energy(world, state), energy(world, end)]),
+            ),
         )
+
+    def n_steps(self, t0, t1):
+        return self._plan(t0, t1).n_steps
 
     def _plan(self, t0: float, t1: float) -> Plan:
         # A remainder that is round-off of the quotient is no step of its own.
@@ -221,21 +251,17 @@ def _impacts(
         return Impacts(clock.impacts) if n == 0 else _no_impacts(clock, n, system, world)
     record, count = compact(entries.valid, entries, n)
     used = jnp.arange(n, dtype=jnp.int32) < count
-    n_obstacles = len(world.obstacles)
-    order = jnp.asarray(body_order(world), jnp.int32)
-    n_contacts = n_obstacles * pairs.n_parts
-    body, contact = record.contact // n_contacts, record.contact % n_contacts
 
-    def geometry(phase: Phase, body: Int[Array, ""], contact: Int[Array, ""]):
-        contacts = pairs.find(phase)
-        at = jax.tree.map(lambda leaf: leaf[body], (phase.position, phase.orientation))
-        point = jax.tree.map(lambda leaf: leaf[body, contact], contacts.point)
-        normal = jax.tree.map(lambda leaf: leaf[0, contact], contacts.normal)
-        return (at[0] + rotate(at[1], point)).array(), normal.array()
+    def geometry(before: Phase, after: Phase, contact: Int[Array, ""]):
+        contacts = pairs.find(before)
+        order = jnp.arange(pairs.number, dtype=jnp.int32).reshape(pairs.shape)
+        single = contacts.single(before, order == contact, system.inertial)
+        change = at(single.sides[0].body, after.linear_momentum - before.linear_momentum)
+        vectors = (single.position(before), single.axes[2], change)
+        return tuple(vector.array() for vector in vectors)
 
-    position, normal = jax.vmap(geometry)(record.before, body, contact)
-    change = record.after.linear_momentum - record.before.linear_momentum
-    impulse = jax.vmap(lambda leaf, b: leaf[b])(change.array(), body)
+    position, normal, impulse = jax.vmap(geometry)(record.before, record.after, record.contact)
+    paired = jnp.asarray(partners(world, pairs), jnp.int32)
     blank = lambda tree, empty: jax.tree.map(  # noqa: E731
         lambda leaf: jnp.where(used.reshape(-1, *[1] * (leaf.ndim - 1)), leaf, empty), tree
     )
@@ -243,7 +269,7 @@ def _impacts(
     return Impacts(
         count=clock.impacts,
         time=blank(t0 + dt * record.step.astype(record.offset.dtype) + record.offset, jnp.inf),
-        pair=blank(jnp.stack([order[body], contact % n_obstacles], axis=-1), -1),
+        pair=blank(paired[record.contact], -1),
         impulse=blank(impulse, 0.0),
         position=blank(position, 0.0),
         normal=blank(normal, 0.0),
@@ -261,7 +287,7 @@ def _accumulation_time(
     else:
         ends = jnp.full_like(final.position.x, jnp.inf)
         if system.contacts is not None:
-            if system.frictional:
+            if system.frictional or world.pairs:
                 predicted = jnp.full_like(ends, jnp.nan)
             else:
                 predicted = elapsed + remaining_bounces(final, system)

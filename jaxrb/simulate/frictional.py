@@ -5,10 +5,9 @@ from __future__ import annotations
 from jaxtyping import Array, Bool
 
 from ..bodies import Phase
-from ..contact import SingleContact
+from ..contact.single import at
 from ..impact import Coulomb
-from ..impact.coulomb import columns, solver
-from ..math import Vec3
+from ..impact.coulomb import Resolved, columns, solver
 from .system import System
 
 
@@ -23,7 +22,8 @@ def frictional_impact(
     assert isinstance(law, Coulomb)
     assert system.contacts is not None
     contacts = system.contacts.find(phase)
-    contact = SingleContact.of(phase, contacts, struck, system.inertial)
-    numbers = columns(contact.inverse_inertia, contact.velocity, law.friction, law.restitution)
-    rows = solver(law.hypothesis.name)(numbers[:, None])[:, 0]
-    return contact.apply(Vec3(*rows[:3]), phase, struck), rows[7] > 0.5
+    contact = contacts.single(phase, struck, system.inertial)
+    friction, restitution = at(struck, (law.friction, law.restitution))
+    numbers = columns(contact.inverse_inertia, contact.velocity, friction, restitution)
+    resolved = Resolved.of(solver(law.hypothesis.name)(numbers[:, None])[:, 0])
+    return contact.apply(resolved.impulse, phase), resolved.ended

@@ -13,7 +13,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from ..bodies import Phase
-from ..contact import kinematics
 from .sustained import Held
 from .system import System
 
@@ -55,8 +54,8 @@ def find_dip(
     if system.contacts is None:
         return dip, jnp.zeros((), bool)
     before, after = system.contacts.find(start), system.contacts.find(end)
-    rate_before = kinematics(before, start, system.inertial).normal_velocity
-    rate_after = kinematics(after, end, system.inertial).normal_velocity
+    rate_before = before.kinematics(start, system.inertial).normal_velocity
+    rate_after = after.kinematics(end, system.inertial).normal_velocity
 
     # Cubic Hermite interpolation in u = t/trial: g0 + a u + b u^2 + c u^3.
     g0, rise = before.gap, after.gap - before.gap

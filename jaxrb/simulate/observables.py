@@ -3,23 +3,47 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from ..bodies import Inertial, State, stretch as stretches
 from ..bodies.state import to_phase
 from ..math import Vec3, cross, dot, rotate, rotate_inverse
-from .system import body_order, build
+from .system import build, partners
 from .world import World
 
 
 def gaps(world: World, state: State) -> Float[Array, "n_bodies n_obstacles"]:
     """Signed distance of each body from each obstacle [m], negative when penetrating."""
     system, phase = build(world, state)
+    least = jnp.full((len(world.bodies), len(world.obstacles)), jnp.inf, state.position.dtype)
     if system.contacts is None:
-        return jnp.zeros((len(world.bodies), 0), state.position.dtype)
-    gap = system.contacts.find(phase).gap
-    gap = jnp.min(gap.reshape(len(world.bodies), system.contacts.n_parts, -1), axis=1)
-    return gap[jnp.argsort(jnp.asarray(body_order(world)))]
+        return least
+    body, obstacle = partners(world, system.contacts).T
+    gap = system.contacts.find(phase).gap.reshape(-1)
+    own = obstacle < len(world.obstacles)
+    return least.at[body[own], obstacle[own]].min(gap[own])
+
+
+def pair_gaps(world: World, state: State) -> Float[Array, " n_pairs"]:
+    """Signed distance of the bodies of each pair in `World.pairs` [m], negative when penetrating.
+
+    Of convex solids, and of balls and any solid, it is the distance where they are apart; of an
+    ellipsoid and a polyhedron it is less than that, as the one along their common normal at
+    contact. Where solids penetrate each other it is minus the depth, if that is small.
+    """
+    system, phase = build(world, state)
+    least = jnp.full((len(world.pairs),), jnp.inf, state.position.dtype)
+    if not world.pairs:
+        return least
+    assert system.contacts is not None
+    gap = system.contacts.find(phase).gap.reshape(-1)
+    number = {pair: k for k, pair in enumerate(world.pairs)}
+    first, second = partners(world, system.contacts).T
+    other = second - len(world.obstacles)
+    places = [number.get((min(p), max(p)), -1) for p in zip(first, other, strict=True)]
+    own = np.array(places) >= 0
+    return least.at[np.array(places)[own]].min(gap[own])
 
 
 def kinetic_energy(world: World, state: State) -> Float[Array, ""]:

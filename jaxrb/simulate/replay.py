@@ -25,7 +25,7 @@ from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Float, Int
 
 from ..bodies import Phase
-from ..contact import apply_impulse, kinematics
+from ..contact import AtHalfSpaces
 from ..math import select
 from ..math.tangents import keep_rule, sparse_jvp
 from .accumulation import Accumulation
@@ -322,10 +322,11 @@ def _meet(
     contact = _contact(index, contacts.gap)
     if system.frictional:
         return frictional_impact(end, contact, system)[0], duration, None, None
-    motion = kinematics(contacts, end, system.inertial)
+    motion = contacts.kinematics(end, system.inertial)
     if held is None or accumulation is None:
         impulse = system.frictionless.normal_impulse(motion.normal_velocity, motion.inverse_mass)
-        return apply_impulse(end, contacts, impulse, contact), duration, None, None
+        return contacts.apply_impulse(end, impulse, contact), duration, None, None
+    assert isinstance(contacts, AtHalfSpaces)
     kind = _kind(index, contacts.gap)
     struck = contact & (kind != Kind.RELEASE)
     impact = jnp.any(struck)

@@ -32,8 +32,9 @@ class RESULTS(eqx.Enumeration):
         "sustained contact, or end the simulation before."
     )
     initial_penetration = (
-        "A body penetrates an obstacle at the start: check position, quaternion and the "
-        "obstacle's offset with jaxrb.gaps(world, state)."
+        "A body penetrates an obstacle at the start, or another body: check position, quaternion "
+        "and the obstacle's offset with jaxrb.gaps(world, state) and jaxrb.pair_gaps(world, "
+        "state). Bodies that may overlap are left out of World.pairs."
     )
     grazing = (
         "A body touched an obstacle without approaching it (a grazing impact): the trajectory "
@@ -94,6 +95,11 @@ def first_failure(*conditions: tuple[Array, Code]) -> Int[Array, ""]:
     for condition, failure in reversed(conditions):
         code = jnp.where(condition, jnp.int32(failure), code)
     return code
+
+
+def result_name(result: RESULTS) -> str:
+    """The name of the code of one world."""
+    return next(code.name for code in Code if bool(result == getattr(RESULTS, code.name)))
 
 
 def to_result(code: Int[Array, ""]) -> RESULTS:

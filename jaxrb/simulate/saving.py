@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ..bodies import State
+from .describe import describe_solution, described
 from .results import RESULTS
 
 
@@ -79,11 +80,12 @@ class Impacts(eqx.Module):
     Attributes:
         count: how many there were in all, more than N included.
         time: [s]; unused slots hold infinity.
-        pair: indices of the body and of the obstacle, shape (N, 2); unused slots hold -1.
+        pair: indices of the body and of what it hit, shape (N, 2): an obstacle, or, counted
+            after all obstacles, another body; unused slots hold -1.
         impulse: on the body, world frame [N s], shape (N, 3); unused slots hold 0, as in
             what follows.
         position: of the contact point, world frame [m], shape (N, 3).
-        normal: from the obstacle into the body, world frame, shape (N, 3).
+        normal: from what it hit into the body, world frame, shape (N, 3).
         before, after: the states just before and after, leading axis N.
     """
 
@@ -105,11 +107,13 @@ class Stats(eqx.Module):
         flow_evaluations: turns of the loop this world was active in; the largest over a
             batch is the number of turns of its loop.
         time: reached [s]; t1 unless the simulation ended early.
+        energy: total, at t0 and at the end [J], shape (2,).
     """
 
     steps: Int[Array, ""]
     flow_evaluations: Int[Array, ""]
     time: Float[Array, ""]
+    energy: Float[Array, "2"]
 
 
 class Solution(eqx.Module):
@@ -125,7 +129,7 @@ class Solution(eqx.Module):
         accumulation_time: of each body, when the infinitely many impacts of a Zeno sequence
             end [s], shape (n_bodies,); infinite without one. With on_zeno="stop" that is after
             the end of the simulation, with "rest" the body's first sustained contact begins.
-            With friction it is not predicted: NaN after `zeno`.
+            With friction, or where bodies touch each other, it is not predicted: NaN after `zeno`.
         stats: counts of the work done.
     """
 
@@ -136,3 +140,6 @@ class Solution(eqx.Module):
     impacts: Impacts
     accumulation_time: Float[Array, " n_bodies"]
     stats: Stats
+
+    def __repr__(self) -> str:
+        return described(describe_solution, self)

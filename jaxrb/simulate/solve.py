@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -13,6 +14,7 @@ from jax.core import Tracer
 from .._validate import finite_number
 from ..bodies import State
 from .event_driven import AbstractMethod
+from .progress import progress_bar
 from .results import RESULTS
 from .saving import SaveAt, Solution
 from .world import World
@@ -27,6 +29,8 @@ def simulate(
     save: SaveAt | None = None,
     args: Any = None,
     throw: bool = True,
+    *,
+    progress: bool | Callable = False,
 ) -> Solution:
     """Simulates a world from t0 to t1.
 
@@ -45,6 +49,9 @@ def simulate(
         args: must be None; reserved for forces that take arguments.
         throw: raise if the simulation ended early. In a batch, use False and look at
             `Solution.result`, which holds one code per world.
+        progress: show a bar of the steps done, by tqdm, or by what is called as
+            progress(total=..., unit=...) and used like tqdm. Under a transformation (jit,
+            vmap, grad, ...) there is none. The first run with a bar compiles anew.
 
     Returns:
         The solution.
@@ -65,13 +72,18 @@ def simulate(
     if args is not None:
         raise ValueError("args must be None: no force in this world takes arguments.")
     save = SaveAt(final=True) if save is None else save
-    solution = _solve(world, state, method, t0, t1, save)
+    traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((world, state)))
+    shows = progress is not False and not traced
+    with progress_bar(shows and progress, method.n_steps(t0, t1), "step"):
+        solution = _solve(world, state, method, t0, t1, save, shows)
+        if shows:
+            jax.block_until_ready(solution)
     return raise_failure(solution) if throw else solution
 
 
-@partial(jax.jit, static_argnums=(2, 3, 4, 5))
-def _solve(world, state, method, t0, t1, save) -> Solution:
-    return method.solve(world, state, t0, t1, save)
+@partial(jax.jit, static_argnums=(2, 3, 4, 5, 6))
+def _solve(world, state, method, t0, t1, save, progress) -> Solution:
+    return method.solve(world, state, t0, t1, save, progress)
 
 
 def raise_failure(solution: Solution) -> Solution:

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from ..bodies import Phase
-from ..contact import ContactKinematics, Contacts, apply_impulse, kinematics
+from ..contact import AtHalfSpaces, ContactKinematics
 from ..flows import AbstractFlow
 from ..math import Quat, Vec3, cross, dot, select, zeros_like
 from ..math.safe import safe_divide
@@ -63,18 +63,17 @@ def fly(
         return flow.step(duration, phase, system.inertial, system.gravity)
     impulse = _starting_impulse(flow, duration, phase, held, system)
     end, error = _kicked(flow, impulse, duration, phase, held, system)
-    contacts = system.contacts.find(end)
+    contacts = system.at_half_spaces(end)
     missed = jnp.where(held, contacts.gap / (4 * contacts.round_off), 0.0)
     error = jnp.maximum(error, jnp.max(jax.lax.stop_gradient(missed**2)))
-    motion = kinematics(contacts, end, system.inertial)
+    motion = contacts.kinematics(end, system.inertial)
     stopping = _solve(contacts, motion, held, -motion.normal_velocity, system)
-    return apply_impulse(end, contacts, stopping, held), error
+    return contacts.apply_impulse(end, stopping, held), error
 
 
 def reaction(phase: Phase, held: Held, system: System) -> tuple[PerContact, PerContact]:
     """The forces that keep the rate of the held gaps zero [N], negative where they pull, and
     the acceleration of every gap under them and gravity [m/s^2]."""
-    assert system.contacts is not None
     omega = system.inertial.angular_velocity(phase)
     spin = Quat(jnp.zeros_like(omega.x), omega)
     gravity = jax.tree.map(lambda g: jnp.broadcast_to(g, omega.x.shape), system.gravity)
@@ -86,29 +85,28 @@ def reaction(phase: Phase, held: Held, system: System) -> tuple[PerContact, PerC
         zeros_like(phase.stretch),
     )
 
-    find = system.contacts.find
+    find = system.at_half_spaces
 
     def normal_velocity(phase):
-        return kinematics(find(phase), phase, system.inertial).normal_velocity
+        return find(phase).kinematics(phase, system.inertial).normal_velocity
 
     _, free = jax.jvp(normal_velocity, (phase,), (free_motion,))
     contacts = find(phase)
-    motion = kinematics(contacts, phase, system.inertial)
+    motion = contacts.kinematics(phase, system.inertial)
     force = _solve(contacts, motion, held, -free, system)
     return force, free + _response(contacts, force, system)
 
 
 def initially_held(phase: Phase, tolerance: float | None, system: System) -> Held:
     """The contacts that are closed, at rest and pressed together."""
-    assert system.contacts is not None
-    closed = _resting(phase, system.contacts.find(phase), tolerance, system)
+    closed = _resting(phase, system.at_half_spaces(phase), tolerance, system)
     force, _ = reaction(phase, closed, system)
     return closed & (force > 0)
 
 
 def bounce(
     end: Phase,
-    contacts: Contacts,
+    contacts: AtHalfSpaces,
     motion: ContactKinematics,
     struck: Held,
     held: Held,
@@ -129,12 +127,12 @@ def bounce(
 
     pushing = jax.lax.fori_loop(0, _OPENINGS, open_pulled, held)
     impulse = _solve(contacts, motion, struck | pushing, change, system)
-    return apply_impulse(end, contacts, impulse, struck | pushing), pushing
+    return contacts.apply_impulse(end, impulse, struck | pushing), pushing
 
 
 def landing(
     bounced: Phase,
-    contacts: Contacts,
+    contacts: AtHalfSpaces,
     struck: Held,
     held: Held,
     tolerance: float | None,
@@ -148,20 +146,22 @@ def landing(
     return body & resting & (acceleration < 0) & ~held, acceleration
 
 
-def stand(bounced: Phase, contacts: Contacts, landing: Held, held: Held, system: System) -> Phase:
+def stand(
+    bounced: Phase, contacts: AtHalfSpaces, landing: Held, held: Held, system: System
+) -> Phase:
     """The phase after an impact at which contacts land, if any does: without the rest of their
     normal velocity."""
-    motion = kinematics(contacts, bounced, system.inertial)
+    motion = contacts.kinematics(bounced, system.inertial)
     impulse = _solve(contacts, motion, held | landing, -motion.normal_velocity, system)
-    stopped = apply_impulse(bounced, contacts, impulse, held | landing)
+    stopped = contacts.apply_impulse(bounced, impulse, held | landing)
     return select(jnp.any(landing, axis=1), stopped, bounced)
 
 
-def _resting(phase: Phase, contacts: Contacts, tolerance: float | None, system: System) -> Held:
+def _resting(phase: Phase, contacts: AtHalfSpaces, tolerance: float | None, system: System) -> Held:
     """The closed contacts whose bounce, if any, is not higher than the tolerance of the gap."""
-    motion = kinematics(contacts, phase, system.inertial)
+    motion = contacts.kinematics(phase, system.inertial)
     allowed = gap_tolerance(contacts, tolerance)
-    slow = steepness(contacts, motion, motion.normal_velocity, allowed, system) < 1
+    slow = steepness(motion, allowed, system) < 1
     return (jnp.abs(contacts.gap) <= allowed) & slow
 
 
@@ -206,9 +206,8 @@ def _(flow, primals, tangents):
 
 def _rough_impulse(gap: PerContact, duration, phase: Phase, held: Held, system: System):
     """The impulses that would open the held gaps in a flight without turning."""
-    assert system.contacts is not None
-    contacts = system.contacts.find(phase)
-    motion = kinematics(contacts, phase, system.inertial)
+    contacts = system.at_half_spaces(phase)
+    motion = contacts.kinematics(phase, system.inertial)
     speed = safe_divide(gap, jnp.broadcast_to(duration, gap.shape))
     return _solve(contacts, motion, held, speed, system)
 
@@ -236,16 +235,16 @@ def _iterate(correction: Callable[[PerContact], PerContact], x: PerContact) -> P
 def _gaps(flow, impulse, duration, phase, held, system) -> PerContact:
     """The held gaps at the end of a flight that begins with impulses; else zero."""
     end, _ = _kicked(flow, impulse, duration, phase, held, system)
-    return jnp.where(held, system.contacts.find(end).gap, 0.0)
+    return jnp.where(held, system.at_half_spaces(end).gap, 0.0)
 
 
 def _kicked(flow, impulse, duration, phase, held, system) -> tuple[Phase, Float[Array, ""]]:
-    contacts = system.contacts.find(phase)
-    start = apply_impulse(phase, contacts, impulse, held)
+    contacts = system.at_half_spaces(phase)
+    start = contacts.apply_impulse(phase, impulse, held)
     return flow.step(duration, start, system.inertial, system.gravity)
 
 
-def _response(contacts: Contacts, impulse: PerContact, system: System) -> PerContact:
+def _response(contacts: AtHalfSpaces, impulse: PerContact, system: System) -> PerContact:
     """The change of all normal velocities by impulses: the Delassus operator."""
     total = lambda tree: jax.tree.map(partial(jnp.sum, axis=1, keepdims=True), tree)  # noqa: E731
     mass, inertia = jax.tree.map(
@@ -257,7 +256,11 @@ def _response(contacts: Contacts, impulse: PerContact, system: System) -> PerCon
 
 
 def _solve(
-    contacts: Contacts, motion: ContactKinematics, held: Held, change: PerContact, system: System
+    contacts: AtHalfSpaces,
+    motion: ContactKinematics,
+    held: Held,
+    change: PerContact,
+    system: System,
 ) -> PerContact:
     """The impulses at the held contacts that change their normal velocities as asked.
 

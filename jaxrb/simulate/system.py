@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Int
 from ..bodies import Inertial, Phase, State
 from ..bodies.rigid_body import possible_inertia
 from ..bodies.state import UNIT_TOLERANCE, check_bodies, from_phase, to_phase
-from ..contact import HalfSpaceContacts
+from ..contact import AbstractContactSet, AtHalfSpaces, all_contacts
 from ..impact import AbstractContactLaw, Coulomb, Frictionless
 from ..math import Vec3, cross, dot
 from .results import Code, first_failure
@@ -23,13 +23,20 @@ class System(eqx.Module):
 
     inertial: Inertial
     gravity: Vec3  # with the forces per mass, if there are any: components of shape (n_bodies,)
-    contacts: HalfSpaceContacts | None  # None without obstacles
+    contacts: AbstractContactSet | None  # None where nothing can touch anything
     contact_law: AbstractContactLaw
 
     @property
     def frictional(self) -> bool:
         """Whether impacts have to be resolved in their course."""
         return self.contacts is not None and isinstance(self.contact_law, Coulomb)
+
+    def at_half_spaces(self, phase: Phase) -> AtHalfSpaces:
+        """The contacts, of a world in which bodies do not touch each other."""
+        assert self.contacts is not None
+        contacts = self.contacts.find(phase)
+        assert isinstance(contacts, AtHalfSpaces)
+        return contacts
 
     @property
     def frictionless(self) -> Frictionless:
@@ -67,12 +74,47 @@ def build(world: World, state: State, *, standing: bool = False) -> tuple[System
     order = body_order(world)
     bodies = [world.bodies[i].centered() for i in order]
     inertial = Inertial.of(bodies, dtype, [world.pins[i] for i in order])
-    contacts = None
-    if world.obstacles:
-        contacts = HalfSpaceContacts.of(bodies, world.obstacles, standing=standing)
+    place = np.argsort(order)
+    pairs = [(int(place[i]), int(place[j])) for i, j in world.pairs]
+    contacts = all_contacts(bodies, world.obstacles, pairs, standing=standing)
     gravity = Vec3.of(world.accelerations()[order] if world.forces else world.gravity)
-    system = System(inertial, gravity, contacts, world.contact_law)
+    law = world.contact_law if contacts is None else _law(world, contacts)
+    system = System(inertial, gravity, contacts, law)
     return system, to_phase(jax.tree.map(lambda leaf: _permute(leaf, order), state), inertial)
+
+
+def _law(world: World, contacts: AbstractContactSet) -> AbstractContactLaw:
+    """The law of the world, with one entry for each contact where some have their own."""
+    if not world.pair_laws:
+        return world.contact_law
+    laws: list[AbstractContactLaw] = [world.contact_law]
+    own = np.zeros(contacts.number, int)
+    listed = partners(world, contacts)
+    for special in world.pair_laws:
+        laws.append(special.law)
+        for pair in special.partners(len(world.obstacles)):
+            own[(listed == pair).all(axis=1)] = len(laws) - 1
+    own = own.reshape(contacts.shape)
+    restitution = jnp.stack([law.restitution for law in laws])[own]
+    if not world.frictional:
+        return eqx.tree_at(lambda law: law.restitution, Frictionless(), restitution)
+    friction = jnp.stack([law.coefficient_of_friction for law in laws])[own]
+    hypothesis = next(law.hypothesis for law in laws if isinstance(law, Coulomb))
+    return eqx.tree_at(
+        lambda law: (law.friction, law.restitution),
+        Coulomb(0.0, 0.0, hypothesis),
+        (friction, restitution),
+    )
+
+
+def partners(world: World, contacts: AbstractContactSet) -> Int[np.ndarray, "n_contacts 2"]:
+    """Of each contact the body and what it can hit, by their numbers in the world: bodies are
+    counted after all obstacles there."""
+    n_obstacles, order = len(world.obstacles), body_order(world)
+    first, second = contacts.partners.T
+    with_body = second >= n_obstacles
+    of_body = n_obstacles + order[np.where(with_body, second - n_obstacles, 0)]
+    return np.stack([order[first], np.where(with_body, of_body, second)], axis=1)
 
 
 def to_state(system: System, world: World, phase: Phase) -> State:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from ..bodies import Phase
-from ..contact import ContactKinematics, Contacts, kinematics
+from ..contact import AbstractContacts, ContactKinematics
 from .closing import gap_tolerance, steepness
 from .sustained import Held, reaction
 from .system import System
@@ -33,7 +33,7 @@ class TrialContacts(eqx.Module):
     pulled: Held | None  # the held contact whose force would pull most
     finite: Bool[Array, ""]
     lost: Bool[Array, ""]  # the closest point of a body that is finite itself
-    geometry: tuple[Contacts, ContactKinematics] | None
+    geometry: tuple[AbstractContacts, ContactKinematics] | None
 
 
 def trial_contacts(
@@ -46,7 +46,7 @@ def trial_contacts(
         infinite = jnp.full_like(like, jnp.inf)
         return TrialContacts(no, no, no, infinite, infinite, infinite, None, None, ~no, no, None)
     contacts = system.contacts.find(end)
-    motion = kinematics(contacts, end, system.inertial)
+    motion = contacts.kinematics(end, system.inertial)
     allowed = gap_tolerance(contacts, tolerance)
     gap = contacts.gap / allowed
     rate = motion.normal_velocity * dt / allowed
@@ -68,8 +68,9 @@ def trial_contacts(
         leaving = jnp.any(pulled)
     # Newton aims at half the tolerance, so that it ends on the admissible side.
     time = jnp.where(closing, dt * (gap - 0.5) / jnp.where(closing, -rate, 1.0), jnp.inf)
-    nearest = jnp.where(closing, gap, jnp.inf)
-    steep = steepness(contacts, motion, motion.normal_velocity, allowed, system)
+    # Of contacts that touch to the tolerance the first is the nearest, whatever round-off says.
+    nearest = jnp.where(closing, jnp.maximum(gap, 1.0), jnp.inf)
+    steep = steepness(motion, allowed, system)
     struck = closing if gap.size == 1 else _least(nearest)
     return TrialContacts(
         penetrating=jnp.any(penetrating),

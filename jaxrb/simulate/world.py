@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
+from itertools import combinations
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -11,8 +13,10 @@ from jaxtyping import Array, Float
 
 from .._validate import real_array, require
 from ..bodies import ConstantForce, Pin, RigidBody
-from ..impact import AbstractContactLaw, Frictionless
+from ..impact import AbstractContactLaw, Coulomb, Frictionless
 from ..shapes import HalfSpace
+from .describe import describe_world, described
+from .pair_law import PairLaw
 
 
 class World(eqx.Module):
@@ -26,6 +30,9 @@ class World(eqx.Module):
         gravity: acceleration, world frame [m/s^2], shape (3,).
         contact_law: what happens at an impact.
         forces: on bodies, besides gravity; any number a body.
+        pairs: indices of the bodies that can hit each other, i < j; by default all pairs, and
+            none in a world with joints.
+        pair_laws: where other laws hold than `contact_law`; the last one that fits counts.
 
     Raises:
         ValueError: naming the argument that is not understood.
@@ -37,6 +44,8 @@ class World(eqx.Module):
     gravity: Float[Array, "3"]
     contact_law: AbstractContactLaw
     forces: tuple[ConstantForce, ...]
+    pairs: tuple[tuple[int, int], ...] = eqx.field(static=True)
+    pair_laws: tuple[PairLaw, ...]
 
     def __init__(
         self,
@@ -46,6 +55,8 @@ class World(eqx.Module):
         gravity=(0.0, 0.0, -9.81),
         contact_law: AbstractContactLaw | None = None,
         forces: Sequence[ConstantForce] = (),
+        pairs: Sequence[tuple[int, int]] | None = None,
+        pair_laws: Sequence[PairLaw] = (),
     ):
         self.bodies = _instances(bodies, RigidBody, "World.bodies")
         if not self.bodies:
@@ -55,6 +66,7 @@ class World(eqx.Module):
         self._check_joints()
         self.forces = _instances(forces, ConstantForce, "World.forces")
         self._check_indices([force.body for force in self.forces], "World.forces")
+        self.pairs = self._pairs(pairs)
         self.gravity = real_array(gravity, "World.gravity", (3,))
         require(self.gravity, "World.gravity", np.isfinite, "finite")
         self.contact_law = Frictionless() if contact_law is None else contact_law
@@ -62,6 +74,39 @@ class World(eqx.Module):
             raise ValueError(
                 f"World.contact_law must be a contact law; got {type(contact_law).__name__}."
             )
+        self.pair_laws = _instances(pair_laws, PairLaw, "World.pair_laws")
+        self._check_laws()
+
+    def __repr__(self) -> str:
+        return described(describe_world, self)
+
+    def _check_laws(self):
+        for special in self.pair_laws:
+            self._check_indices([special.body], "World.pair_laws")
+            if special.obstacle is not None and special.obstacle >= len(self.obstacles):
+                raise ValueError(
+                    f"World.pair_laws: there is no obstacle {special.obstacle}; the world has "
+                    f"{len(self.obstacles)}."
+                )
+            if special.other is not None and special.bodies not in self.pairs:
+                raise ValueError(
+                    f"World.pair_laws: the bodies {special.bodies} are none of World.pairs."
+                )
+        names = {law.hypothesis.name for law in self._laws if isinstance(law, Coulomb)}
+        if len(names) > 1:
+            raise ValueError(
+                "World.pair_laws must have the same hypothesis as World.contact_law; got "
+                f"{sorted(names)}."
+            )
+
+    @property
+    def _laws(self) -> list[AbstractContactLaw]:
+        return [self.contact_law, *(special.law for special in self.pair_laws)]
+
+    @property
+    def frictional(self) -> bool:
+        """Whether there is friction at any contact."""
+        return any(isinstance(law, Coulomb) for law in self._laws)
 
     def _check_joints(self):
         pinned = [pin.body for pin in self.joints]
@@ -73,6 +118,30 @@ class World(eqx.Module):
                 "World.obstacles must be empty in a world with joints: impacts of pinned bodies "
                 "are not supported."
             )
+
+    def _pairs(self, pairs: Sequence[tuple[int, int]] | None) -> tuple[tuple[int, int], ...]:
+        if pairs is None:
+            return () if self.joints else tuple(combinations(range(len(self.bodies)), 2))
+        found = []
+        for pair in pairs:
+            try:
+                i, j = sorted(operator.index(number) for number in pair)
+            except (TypeError, ValueError) as error:
+                raise ValueError(
+                    f"World.pairs must hold pairs of indices such as (0, 1); got {pair!r}."
+                ) from error
+            if i == j or i < 0 or (i, j) in found:
+                raise ValueError(
+                    f"World.pairs must hold pairs of different bodies, each once; got {pair!r}."
+                )
+            found.append((i, j))
+        self._check_indices([j for _, j in found], "World.pairs")
+        if found and self.joints:
+            raise ValueError(
+                "World.pairs must be empty in a world with joints: impacts of pinned bodies are "
+                "not supported."
+            )
+        return tuple(found)
 
     def _check_indices(self, indices: Sequence[int], name: str):
         if any(body >= len(self.bodies) for body in indices):

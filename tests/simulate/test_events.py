@@ -321,6 +321,7 @@ def fly_mixed(states, names, tolerance=None):
             [rb.RigidBody(SHAPES[name], mass=MASSES[name]) for name in names],
             [rb.HalfSpace(*plane) for plane in PLANES],
             contact_law=rb.Frictionless(e),
+            pairs=(),
         )
         state = rb.State(position, quaternion, velocity, spin)
         method = rb.LGVCI(dt=0.01, tolerance=tolerance, max_impacts=100)
@@ -452,6 +453,7 @@ def test_several_bodies_equal_each_alone():
             [rb.RigidBody(SHAPES[n], mass=MASSES[n]) for n in names],
             [rb.HalfSpace()],
             contact_law=rb.Frictionless(0.9),
+            pairs=(),
         )
         x, v, w = (np.array([starts[n][k] for n in names]) for k in range(3))
         state = rb.State(x, np.tile(np.array(IDENTITY), (len(names), 1)), v, w)

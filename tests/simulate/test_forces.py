@@ -30,7 +30,7 @@ def test_each_body_flies_its_own_parabola(flow):
         rb.ConstantForce(0, (3.0, 0.0, 0.0)),
         rb.ConstantForce(0, (0.0, 1.0, 0.0)),
     ]
-    world = rb.World(bodies, forces=pushes)
+    world = rb.World(bodies, forces=pushes, pairs=())
     state = start(3, angular_velocity=np.tile([1.0, 2.0, 0.5], (3, 1)))
     sol = rb.simulate(world, state, rb.EventDriven(flow, dt=0.01), t1=2.0)
     accelerations = np.array([[1.5, 0.5, -G], [0, 0, -G], [0, 0, 2 - G]])

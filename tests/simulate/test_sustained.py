@@ -116,6 +116,7 @@ def test_bodies_rest_each_at_its_own_time():
         [rb.HalfSpace()],
         gravity=(0, 0, -G),
         contact_law=rb.Frictionless(0.4),
+        pairs=(),
     )
     zero = np.zeros((3, 3))
     position = zero + np.stack([0 * heights, 0 * heights, 0.5 + heights], axis=-1)

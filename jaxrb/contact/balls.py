@@ -1,0 +1,108 @@
+"""Contacts of balls about their centres of mass with each other.
+
+The contacts of n balls are a square of n x n, whose two halves show the same ones, as broadcasting
+fuses and a gather does not; nothing touches on its diagonal. A ball that touches another does
+not turn without friction: its lever arm is zero.
+"""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from ..bodies import Phase
+from ..math import Vec3, direction, dot, norm, rotate_inverse
+from .base import AbstractContacts, AbstractContactSet, ContactKinematics
+from .single import at
+
+
+class BetweenBalls(AbstractContacts):
+    """Where balls are closest to each other."""
+
+    gap: Float[Array, "n n"]
+    round_off: Float[Array, "n n"]
+    normal: Vec3  # from the second ball (column) into the first (row), world
+    distance: Float[Array, "n n"]  # of the centres [m]
+    radius: Float[Array, " n"]  # [m]
+    start: int = eqx.field(static=True)  # the first ball among the bodies
+
+    def _kinematics(self, phase, inertial):
+        own = slice(self.start, self.start + self.radius.shape[0])
+        mass = inertial.mass[own]
+        velocity = jax.tree.map(lambda leaf: leaf[own], inertial.velocity(phase))
+        relative = _columns(velocity) - _rows(velocity)
+        rate = dot(self.normal, relative)
+        across = jnp.maximum(dot(relative, relative) - rate**2, 0.0)
+        inverse_mass = _columns(1 / mass) + _rows(1 / mass)
+        return ContactKinematics(rate, inverse_mass, across / self.distance)
+
+    def _push(self, phase, impulse, where):
+        """At the one contact that is chosen, if any."""
+        push = at(where, self.normal * jnp.broadcast_to(impulse, where.shape))
+        first, second = self._bodies(where, phase)
+        sign = first.astype(self.gap.dtype) - second.astype(self.gap.dtype)
+        momentum = phase.linear_momentum + jax.tree.map(lambda leaf: leaf * sign, push)
+        return Phase(
+            phase.position, phase.orientation, momentum, phase.angular_momentum, phase.stretch
+        )
+
+    def _chosen(self, phase, which):
+        normal = at(which, self.normal)
+        arms = []
+        for body, sign in zip(self._bodies(which, phase), (-1, 1), strict=True):
+            own = body[self.start : self.start + self.radius.shape[0]]
+            turn = at(body, phase.orientation)
+            arms.append((body, rotate_inverse(turn, normal) * (at(own, self.radius) * sign)))
+        return normal, tuple(arms)
+
+    def _bodies(self, which: Bool[Array, "n n"], phase: Phase) -> list[Bool[Array, " n_bodies"]]:
+        """Which body is the first of the contact for which `which` holds, and the second."""
+        none = jnp.zeros(phase.position.x.shape, bool)
+        end = self.start + self.radius.shape[0]
+        return [none.at[self.start : end].set(jnp.any(which, axis=axis)) for axis in (1, 0)]
+
+
+class BallContacts(AbstractContactSet):
+    """The contacts of balls that are next to each other in the phase, each with every one."""
+
+    radius: Float[Array, " n"]  # [m]
+    start: int = eqx.field(static=True)  # the first ball among the bodies
+    n_obstacles: int = eqx.field(static=True)
+
+    @property
+    def shape(self):
+        return 2 * self.radius.shape
+
+    @property
+    def partners(self):
+        n = self.radius.shape[0]
+        return np.indices((n, n)).reshape(2, -1).T + self.start + np.array([0, self.n_obstacles])
+
+    @property
+    def searched(self):
+        return False
+
+    def _find(self, phase):
+        n = self.radius.shape[0]
+        position = jax.tree.map(lambda leaf: leaf[self.start : self.start + n], phase.position)
+        apart = _columns(position) - _rows(position)
+        itself = np.eye(n, dtype=bool)
+        # Balls with one centre are as deep in each other along any normal.
+        normal, distance = direction(apart)
+        safe = jnp.where(distance > 0, distance, 1.0)
+        radii = _columns(self.radius) + _rows(self.radius)
+        gap = jnp.where(itself, radii, distance - radii)
+        size = norm(position)
+        round_off = 8 * jnp.finfo(gap.dtype).eps * (_columns(size) + _rows(size) + radii)
+        return BetweenBalls(gap, round_off, normal, safe, self.radius, self.start)
+
+
+def _columns(tree):
+    return jax.tree.map(lambda leaf: leaf[:, None], tree)
+
+
+def _rows(tree):
+    return jax.tree.map(lambda leaf: leaf[None, :], tree)

@@ -1,0 +1,99 @@
+"""Contacts: where bodies are closest to what they can hit, and what an impulse does there.
+
+The functions are jitted: a program, above all one with derivatives, uses them many times and
+then traces them once.
+"""
+
+from __future__ import annotations
+
+import abc
+import math
+
+import equinox as eqx
+import jax
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from ..bodies import Inertial, Phase
+from ..math import Vec3
+from .single import Side, SingleContact
+
+
+class ContactKinematics(eqx.Module):
+    """How fast each gap closes, and what an impulse does to it; arrays have one entry each."""
+
+    normal_velocity: Float[Array, "..."]  # rate of the gap [m/s]
+    inverse_mass: Float[Array, "..."]  # W: rate of the gap by a normal impulse of 1 N s [1/kg]
+    bend: Float[Array, "..."]  # size of the gap's second derivative in free motion [m/s^2]
+
+
+class AbstractContacts(eqx.Module):
+    """Contacts of a phase; arrays have one entry for each of them, whatever their shape."""
+
+    gap: eqx.AbstractVar[Float[Array, "..."]]  # Phi [m], positive when apart
+    round_off: eqx.AbstractVar[Float[Array, "..."]]  # of the gap [m]
+
+    @jax.jit
+    def kinematics(self, phase: Phase, inertial: Inertial) -> ContactKinematics:
+        """Normal velocity and inverse mass of every contact."""
+        return self._kinematics(phase, inertial)
+
+    @jax.jit
+    def apply_impulse(
+        self, phase: Phase, impulse: Float[Array, "..."], where: Bool[Array, "..."]
+    ) -> Phase:
+        """The phase after normal impulses [N s] at the chosen contacts."""
+        return self._push(phase, impulse, where)
+
+    @abc.abstractmethod
+    def _kinematics(self, phase: Phase, inertial: Inertial) -> ContactKinematics: ...
+
+    @abc.abstractmethod
+    def _push(
+        self, phase: Phase, impulse: Float[Array, "..."], where: Bool[Array, "..."]
+    ) -> Phase: ...
+
+    @abc.abstractmethod
+    def _chosen(
+        self, phase: Phase, which: Bool[Array, "..."]
+    ) -> tuple[Vec3, tuple[tuple[Bool[Array, " n_bodies"], Vec3], ...]]:
+        """The normal, and which body is on each side with its arm; zero and none without one."""
+
+    def single(self, phase: Phase, which: Bool[Array, "..."], inertial: Inertial) -> SingleContact:
+        """The one contact for which `which` holds; without one, some contact that recedes."""
+        normal, sides = self._chosen(phase, which)
+        sides = tuple(Side.of(phase, body, arm) for body, arm in sides)
+        return SingleContact.of(normal, sides, phase, inertial)
+
+
+class AbstractContactSet(eqx.Module):
+    """What can touch what."""
+
+    @property
+    @abc.abstractmethod
+    def shape(self) -> tuple[int, ...]:
+        """Of the arrays with one entry for each contact."""
+
+    @property
+    def number(self) -> int:
+        """Of contacts in all."""
+        return math.prod(self.shape)
+
+    @property
+    @abc.abstractmethod
+    def partners(self) -> Int[np.ndarray, "number 2"]:
+        """Of each contact the body and what it can hit: its number among the obstacles, or
+        that of a body after all obstacles. Bodies in the order of the phase."""
+
+    @property
+    @abc.abstractmethod
+    def searched(self) -> bool:
+        """Whether the closest point of any body is sought, and may not be found: NaN."""
+
+    @jax.jit
+    def find(self, phase: Phase) -> AbstractContacts:
+        """The contacts of a phase."""
+        return self._find(phase)
+
+    @abc.abstractmethod
+    def _find(self, phase: Phase) -> AbstractContacts: ...

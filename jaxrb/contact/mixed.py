@@ -1,0 +1,142 @@
+"""All contacts of a world in one row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import combinations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..bodies import RigidBody
+from ..shapes import HalfSpace, Sphere
+from .balls import BallContacts
+from .base import AbstractContacts, AbstractContactSet
+from .bodies import BodyContacts, stacked
+from .half_space import HalfSpaceContacts
+from .separation import prepare
+
+
+class Mixed(AbstractContacts):
+    """Contacts of several sets, one after the other: shape (n_contacts,)."""
+
+    gap: Float[Array, " n_contacts"]
+    round_off: Float[Array, " n_contacts"]
+    found: tuple[AbstractContacts, ...]
+
+    def _kinematics(self, phase, inertial):
+        return jax.tree.map(
+            _row, *(contacts.kinematics(phase, inertial) for contacts in self.found)
+        )
+
+    def _push(self, phase, impulse, where):
+        own = zip(self.found, self._split(impulse), self._split(where), strict=True)
+        for contacts, impulses, chosen in own:
+            phase = contacts.apply_impulse(phase, impulses, chosen)
+        return phase
+
+    def _chosen(self, phase, which):
+        """The sum over all sets: what is not chosen is zero."""
+        first, *others = (
+            contacts._chosen(phase, own)
+            for contacts, own in zip(self.found, self._split(which), strict=True)
+        )
+        normal, sides = first
+        sides = list(sides)
+        for other, its_sides in others:
+            normal = normal + other
+            for k, (body, arm) in enumerate(its_sides):
+                if k < len(sides):
+                    sides[k] = (sides[k][0] | body, sides[k][1] + arm)
+                else:
+                    sides.append((body, arm))
+        return normal, tuple(sides)
+
+    def _split(self, row: Array) -> list[Array]:
+        shapes = [contacts.gap.shape for contacts in self.found]
+        ends = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes)])
+        return [row[a:b].reshape(s) for a, b, s in zip(ends, ends[1:], shapes, strict=False)]
+
+
+class MixedContacts(AbstractContactSet):
+    """Several sets of contacts."""
+
+    sets: tuple[AbstractContactSet, ...]
+
+    @property
+    def shape(self):
+        return (sum(contacts.number for contacts in self.sets),)
+
+    @property
+    def partners(self):
+        return np.concatenate([contacts.partners for contacts in self.sets])
+
+    @property
+    def searched(self):
+        return any(contacts.searched for contacts in self.sets)
+
+    def _find(self, phase):
+        found = tuple(contacts.find(phase) for contacts in self.sets)
+        gap = _row(*(contacts.gap for contacts in found))
+        return Mixed(gap, _row(*(contacts.round_off for contacts in found)), found)
+
+
+def all_contacts(
+    bodies: Sequence[RigidBody],
+    obstacles: Sequence[HalfSpace],
+    pairs: Sequence[tuple[int, int]],
+    *,
+    standing: bool,
+) -> AbstractContactSet | None:
+    """Of bodies with obstacles and with each other; None if nothing can touch anything.
+
+    Args:
+        bodies: those of one kind of shape next to each other.
+        obstacles: with which every body has contacts.
+        pairs: of bodies that can touch, by their indices.
+        standing: whether contacts can last (see `HalfSpaceContacts.of`).
+
+    Raises:
+        ValueError: if the closest points of two of the solids are not known.
+    """
+    sets: list[AbstractContactSet] = []
+    if obstacles:
+        sets.append(HalfSpaceContacts.of(bodies, obstacles, standing=standing))
+    if pairs:
+        sets += _between(bodies, pairs, len(obstacles))
+    if len(sets) > 1:
+        return MixedContacts(tuple(sets))
+    return sets[0] if sets else None
+
+
+def _between(
+    bodies: Sequence[RigidBody], pairs: Sequence[tuple[int, int]], n_obstacles: int
+) -> list[AbstractContactSet]:
+    """Balls, if each of them can touch every other, and one set for each other kind of contact."""
+    solids = [body.centered_shape() for body in bodies]
+    sets: list[AbstractContactSet] = []
+    balls = {body: solid for body, solid in enumerate(solids) if isinstance(solid, Sphere)}
+    left = {tuple(sorted(pair)): pair for pair in pairs}
+    every = set(combinations(balls, 2))
+    if every and every <= left.keys():
+        radius = jnp.stack([ball.radius for ball in balls.values()])
+        sets.append(BallContacts(radius, min(balls), n_obstacles))
+        left = {key: pair for key, pair in left.items() if key not in every}
+    kinds: dict[tuple, list] = {}
+    for pair in left.values():
+        for a in solids[pair[0]].pieces():
+            for b in solids[pair[1]].pieces():
+                forms = prepare(a, b)
+                leaves, structure = jax.tree.flatten(forms)
+                kind = structure, *(leaf.shape for leaf in leaves)
+                kinds.setdefault(kind, []).append((pair, forms))
+    for contacts in kinds.values():
+        own, forms = zip(*contacts, strict=True)
+        sets.append(BodyContacts(stacked(forms), own, n_obstacles))
+    return sets
+
+
+def _row(*parts: Array) -> Array:
+    return jnp.concatenate([part.reshape(-1) for part in parts])
