@@ -130,10 +130,12 @@ def draw_energies(flights: list[Flight]):
     """Figure 7."""
     figure, axes = viz.new_figure(2, 2, size=(7.0, 4.4))
     for ax, flight in zip(axes.flat, flights, strict=True):
-        t, total, rotational = vars(flight.energies).values()
-        kept = t <= SHORT
-        parts = (total - rotational)[ORIGINAL, kept], rotational[ORIGINAL, kept]
-        viz.plot_energies(t[kept], *parts, impact_times=flight.impacts(SHORT), ax=ax)
+        energies = flight.energies
+        kept = energies.t <= SHORT
+        rotational = energies.rotational[ORIGINAL, kept]
+        rest = energies.total[ORIGINAL, kept] - rotational
+        impacts = flight.impacts(SHORT)
+        viz.plot_energies(energies.t[kept], rest, rotational, impact_times=impacts, ax=ax)
         ax.set_title(flight.title, loc="left")
     viz.share_legend(figure, axes.flat)
     return figure

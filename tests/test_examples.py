@@ -28,6 +28,17 @@ def dop853(rate, start, ts):
     return solve_ivp(rate, span, start, "DOP853", ts, rtol=1e-13, atol=1e-13).y.T
 
 
+def test_jia_wang(tmp_path, capsys):
+    """The sequences of events in the captions, all figures, and the printed impulses as far as
+    they are exact."""
+    import jia_wang as example
+
+    words = example.main(tmp_path)
+    assert words == {instance.name: instance.word for instance in example.INSTANCES}
+    assert len(list(tmp_path.glob("*.png"))) == 4
+    assert "|B^-1 d|            0.3156995896" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("moments", [(6.0, 8.0, 3.0), (8.0, 6.0, 3.0)])
 @pytest.mark.parametrize("omega0", [(10.0, 20.0, 20.0), (-1.0, 9.0, -2.0)])
 def test_exact_rotation_of_a_free_body(moments, omega0):

@@ -1,5 +1,5 @@
 """Problems of the sources: Tran and Leok's bodies thrown over a plane, Section 7; Betsch and
-Siebert's free body and top, Section 5."""
+Siebert's free body and top, Section 5; and others of impacts with friction or between bodies."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import jax.numpy as jnp
 
 from ..bodies import Pin, RigidBody, State
 from ..flows import AbstractFlow, LieVariational, QuaternionEnergyMomentum
-from ..impact import Frictionless
-from ..shapes import AbstractSolid, Box, Cone, Ellipsoid, HalfSpace, Placed, Rounded, Union
+from ..impact import Coulomb, Frictionless
+from ..shapes import AbstractSolid, Box, Cone, Ellipsoid, HalfSpace, Placed, Rounded, Sphere, Union
 from ..simulate import World
 
 
@@ -26,6 +26,7 @@ class Case:
         build: makes the world and the state at t = 0, in JAX's default dtype.
         dt: step size [s].
         flow: the scheme.
+        snapshots: times of a picture of the bodies [s]; none by default.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Case:
     build: Callable[[], tuple[World, State]]
     dt: float = 0.01
     flow: AbstractFlow = field(default_factory=LieVariational)
+    snapshots: tuple[float, ...] = ()
 
 
 _HORIZONTAL = (0.0, 0.0, 1.0)
@@ -132,4 +134,72 @@ _TURNING = (
     ),
     Case("top", "top that nutates", _top, dt=0.0005, flow=QuaternionEnergyMomentum()),
 )
-DEMOS = CASES | {case.name: case for case in _TURNING}
+
+
+def _super_ball() -> tuple[World, State]:
+    """Thrown forward with so much backspin that friction turns it around at the first bounce."""
+    body = RigidBody(Sphere(0.03), mass=0.06)
+    return _over_table(
+        body, Coulomb(0.8, restitution=0.9), 0.6, (0.5, 0.0, 0.0), (0.0, -150.0, 0.0)
+    )
+
+
+def _die() -> tuple[World, State]:
+    body = RigidBody(Rounded(Box((0.007, 0.007, 0.007)), 0.001), mass=0.005)
+    law = Coulomb(0.3, restitution=0.7)
+    return _over_table(body, law, 0.1, (0.5, 0.1, 0.0), (20.0, -30.0, 10.0))
+
+
+def _over_table(
+    body: RigidBody,
+    law: Coulomb,
+    height: float,
+    velocity: tuple[float, float, float],
+    spin: tuple[float, float, float],
+) -> tuple[World, State]:
+    state = State([[0.0, 0.0, height]], [[1.0, 0.0, 0.0, 0.0]], [velocity], [spin])
+    return World([body], [HalfSpace()], contact_law=law), state
+
+
+def _break() -> tuple[World, State]:
+    """A cue ball and a triangle of fifteen that touch each other, on a table without friction."""
+    radius, rows = 0.0286, range(5)
+    places = [(-0.3, 0.002, 0.0)]
+    places += [
+        (i * math.sqrt(3) * radius, (2 * j - i) * radius, 0.0) for i in rows for j in range(i + 1)
+    ]
+    n = len(places)
+    still = jnp.zeros((n, 3))
+    state = State(
+        position=jnp.array(places),
+        quaternion=jnp.zeros((n, 4)).at[:, 0].set(1.0),
+        velocity=still.at[0, 0].set(5.0),
+        angular_velocity=still,
+    )
+    return World([RigidBody(Sphere(radius), mass=0.17)] * n, gravity=(0.0, 0.0, 0.0)), state
+
+
+_COLLIDING = (
+    Case(
+        "super-ball",
+        "spun ball that friction turns around",
+        _super_ball,
+        dt=0.002,
+        snapshots=(0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2),
+    ),
+    Case(
+        "die",
+        "rounded cube thrown on a table with friction",
+        _die,
+        dt=0.0005,
+        snapshots=(0.0, 0.05, 0.1, 0.142, 0.18, 0.22, 0.26, 0.3, 0.34, 0.38, 0.42),
+    ),
+    Case(
+        "break",
+        "sixteen billiard balls without friction or loss",
+        _break,
+        dt=0.0005,
+        snapshots=(0.3,),
+    ),
+)
+DEMOS = CASES | {case.name: case for case in (*_TURNING, *_COLLIDING)}

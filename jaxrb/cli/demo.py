@@ -11,13 +11,14 @@ import argparse
 import importlib.util
 import sys
 import time
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 import jax
 import numpy as np
 
-from ..bodies import State
+from ..bodies import RigidBody, State
 from ..shapes import AbstractSolid, Placed, Rounded
 from ..simulate import RESULTS, EventDriven, SaveAt, Solution, World, simulate
 from ..viz import (
@@ -26,6 +27,8 @@ from ..viz import (
     plot_angular_velocity,
     plot_energies,
     plot_energy_error,
+    plot_snapshots,
+    replay,
     save_figure,
 )
 from .cases import DEMOS, Case
@@ -54,11 +57,12 @@ def run(args: argparse.Namespace) -> int:
     case: Case = args.case
     world, state = case.build()
     _print_header(case, world, state, args.steps)
-    missing = [name for name in ("matplotlib", "tqdm") if importlib.util.find_spec(name) is None]
+    wanted = ("matplotlib", "tqdm", "viser", "skimage")
+    missing = [name for name in wanted if importlib.util.find_spec(name) is None]
     if missing:
-        print(f"Without {' and '.join(missing)}: for figures and progress, pip install jaxrb[viz]")
+        print(f"Without {', '.join(missing)}: for figures and replays, pip install jaxrb[viz]")
     flight = fly(case, world, state, args.steps)
-    if world.obstacles:
+    if world.obstacles or world.pairs:
         _print_impacts(flight)
     if flight.failure:
         print(f"The simulation ended early: {flight.failure}", file=sys.stderr)
@@ -68,8 +72,10 @@ def run(args: argparse.Namespace) -> int:
     out.mkdir(parents=True, exist_ok=True)
     written = [_write_trajectory(out, flight, energies)]
     if "matplotlib" not in missing:
-        written += _draw(out, world, flight, energies)
-    _print_summary(flight, energies, written)
+        written += _draw(out, case, world, flight, energies)
+    if flight.solution is not None and not {"viser", "skimage"} & set(missing):
+        written.append(replay(world, flight.solution).save(out / "replay.html"))
+    _print_summary(flight, world, energies, written)
     return 0
 
 
@@ -85,6 +91,7 @@ class Flight:
             states before and after, leading axis N.
         failure: why it ended early; empty if it did not.
         compile_time, run_time: wall clock [s].
+        solution: of the whole, if it was flown in one piece.
     """
 
     t: np.ndarray
@@ -93,6 +100,7 @@ class Flight:
     failure: str
     compile_time: float
     run_time: float
+    solution: Solution | None
 
 
 def fly(case: Case, world: World, state: State, n_steps: int) -> Flight:
@@ -128,6 +136,7 @@ def fly(case: Case, world: World, state: State, n_steps: int) -> Flight:
         failure=failure,
         compile_time=compile_time,
         run_time=run_time,
+        solution=sol if len(starts) == 1 else None,
     )
 
 
@@ -199,23 +208,35 @@ def _write_trajectory(out: Path, flight: Flight, energies: Energies) -> Path:
     return path
 
 
-def _draw(out: Path, world: World, flight: Flight, energies: Energies) -> list[Path]:
+def _draw(out: Path, case: Case, world: World, flight: Flight, energies: Energies) -> list[Path]:
     moments = flight.impacts["time"]
     jumps = _with_jumps(world, flight)
     parts = jumps.total - jumps.rotational, jumps.rotational
     exchange, ax = new_figure()
     plot_energies(jumps.t, *parts, impact_times=moments[:MOST_SHOWN], ax=ax)
-    error, ax = new_figure()
-    plot_energy_error(energies.t, energies.total, impact_times=moments, ax=ax)
-    written = [
-        *save_figure(exchange, out / "energies.png", out / "energies.pdf"),
-        *save_figure(error, out / "energy_error.png"),
-    ]
-    if not world.obstacles:
+    written = save_figure(exchange, out / "energies.png", out / "energies.pdf")
+    if _keeps_energy(world):
+        error, ax = new_figure()
+        plot_energy_error(energies.t, energies.total, impact_times=moments, ax=ax)
+        written += save_figure(error, out / "energy_error.png")
+    if case.snapshots:
+        places = np.searchsorted(flight.t, np.array(case.snapshots) - 1e-9)
+        shown = places[places < len(flight.t)]
+        states = jax.tree.map(lambda leaf: leaf[shown], flight.states)
+        path = flight.states.position[: shown[-1] + 1]
+        picture, ax = new_figure()
+        plot_snapshots(world, states, flight.t[shown], path=path, ax=ax)
+        written += save_figure(picture, out / "snapshots.png")
+    if not (world.obstacles or world.pairs):
         spin, ax = new_figure()
         plot_angular_velocity(flight.t, flight.states.angular_velocity[:, 0], ax=ax)
         written += save_figure(spin, out / "angular_velocity.png")
     return written
+
+
+def _keeps_energy(world: World) -> bool:
+    laws = [world.contact_law, *(special.law for special in world.pair_laws)]
+    return not world.frictional and all(float(law.restitution) == 1 for law in laws)
 
 
 def _with_jumps(world: World, flight: Flight) -> Energies:
@@ -231,12 +252,8 @@ def _with_jumps(world: World, flight: Flight) -> Energies:
 
 def _print_header(case: Case, world: World, state: State, n_steps: int) -> None:
     print(f"Case {case.name}: {case.title}")
-    for body in world.bodies:
-        inertia = body.inertia
-        if inertia is None:
-            inertia = body.shape.mass_properties(mass=body.mass).inertia
-        print("  body    " + "\n          ".join(describe(body.shape)))
-        print(f"          mass {body.mass:g} kg, inertia {_row(inertia)} kg m^2")
+    for text, number in Counter(map(_describe_body, world.bodies)).items():
+        print(f"  body    {text}" + (f", {number} times" if number > 1 else ""))
     for obstacle in world.obstacles:
         print(f"  plane   normal {_row(obstacle.normal)}, offset {obstacle.offset:g} m")
     for pin in world.joints:
@@ -244,6 +261,14 @@ def _print_header(case: Case, world: World, state: State, n_steps: int) -> None:
     print(f"  flow    {type(case.flow).__name__}")
     print(f"  dt      {case.dt:g} s")
     print(f"  span    {n_steps * case.dt:g} s, {n_steps} steps, {state.position.dtype}")
+
+
+def _describe_body(body: RigidBody) -> str:
+    inertia = body.inertia
+    if inertia is None:
+        inertia = body.shape.mass_properties(mass=body.mass).inertia
+    lines = [*describe(body.shape), f"mass {body.mass:g} kg, inertia {_row(inertia)} kg m^2"]
+    return "\n          ".join(lines)
 
 
 def describe(shape: AbstractSolid) -> list[str]:
@@ -282,8 +307,12 @@ def _print_impacts(flight: Flight) -> None:
         print(f"{index + 1:>6}  {moment:>18.12f}  {height:>15.12f}  {impulse:>20.12f}")
 
 
-def _print_summary(flight: Flight, energies: Energies, written: list[Path]) -> None:
-    print(f"\nrelative energy error  max |E - E0|/E0 = {energies.relative_error:.1e}")
+def _print_summary(flight: Flight, world: World, energies: Energies, written: list[Path]) -> None:
+    if _keeps_energy(world):
+        print(f"\nrelative energy error  max |E - E0|/E0 = {energies.relative_error:.1e}")
+    else:
+        first, last = energies.total[0], energies.total[-1]
+        print(f"\nenergy dissipated      {first - last:.6g} J of {first:.6g} J")
     seconds = f"compile {flight.compile_time:.2f} s, run {flight.run_time:.3g} s"
     print(f"wall time              {seconds}")
     for path in written:

@@ -1,5 +1,5 @@
-"""Plots. Matplotlib is imported by the functions that draw, so that this package imports
-without it; `pip install jaxrb[viz]` installs it."""
+"""Plots and replays. Matplotlib, viser and scikit-image are imported by the functions that use
+them, so that this package imports without them; `pip install jaxrb[viz]` installs them."""
 
 from .energies import (
     Energies as Energies,
@@ -13,7 +13,16 @@ from .figure import (
     save_figure as save_figure,
     share_legend as share_legend,
 )
-from .snapshots import plot_snapshots as plot_snapshots, surface as surface
+from .impacts import plot_hodograph as plot_hodograph, plot_impulse_curve as plot_impulse_curve
+from .meshes import Mesh as Mesh, mesh as mesh, surface as surface
+from .replay import LiveReplay as LiveReplay, Replay as Replay, replay as replay
+from .snapshots import plot_snapshots as plot_snapshots
+from .solutions import (
+    plot_energy_parts as plot_energy_parts,
+    plot_gaps as plot_gaps,
+    plot_momentum as plot_momentum,
+    plot_phase_portrait as plot_phase_portrait,
+)
 from .trajectories import (
     plot_angular_velocity as plot_angular_velocity,
     plot_divergence as plot_divergence,

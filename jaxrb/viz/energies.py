@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..bodies import State
-from ..simulate import World, energy, kinetic_energy
+from ..simulate import World, energy, kinetic_energy, potential_energy
 from .figure import BLACK, BLUE, GREY, ORANGE, STYLE, finish, mark_impacts, new_axes
 
 if TYPE_CHECKING:
@@ -27,20 +27,26 @@ class Energies:
 
     Attributes:
         t: [s], shape (n,).
-        total, rotational: [J], shape (..., n).
+        total, rotational, potential: [J], shape (..., n).
     """
 
     t: np.ndarray
     total: np.ndarray
     rotational: np.ndarray
+    potential: np.ndarray
 
     @staticmethod
     def of(world: World, t: Sequence[float], states: State) -> Energies:
         """Of states with leading axes (..., n), the last of them over the times [s]."""
         lead = states.position.shape[:-2]
         flat = jax.tree.map(lambda leaf: np.reshape(leaf, (-1, *leaf.shape[-2:])), states)
-        total, rotational = (np.reshape(part, lead) for part in _energies(world, flat))
-        return Energies(np.asarray(t), total, rotational)
+        parts = (np.reshape(part, lead) for part in _energies(world, flat))
+        return Energies(np.asarray(t), *parts)
+
+    @property
+    def translational(self) -> np.ndarray:
+        """The rest [J]."""
+        return self.total - self.rotational - self.potential
 
     @property
     def relative_error(self) -> float:
@@ -52,7 +58,7 @@ class Energies:
 @partial(jax.vmap, in_axes=(None, 0))
 def _energies(world: World, state: State):
     spinning = eqx.tree_at(lambda s: s.velocity, state, jnp.zeros_like(state.velocity))
-    return energy(world, state), kinetic_energy(world, spinning)
+    return energy(world, state), kinetic_energy(world, spinning), potential_energy(world, state)
 
 
 def plot_energies(

@@ -6,16 +6,14 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import jax
 import numpy as np
 from jaxtyping import Float
-from scipy.spatial import ConvexHull
 
 from ..bodies import State
-from ..shapes import AbstractSolid, HalfSpace
-from ..shapes.lattice import fibonacci_lattice
+from ..shapes import HalfSpace
 from ..simulate import World
 from .figure import BLACK, ORANGE, STYLE, new_axes
+from .meshes import normals, surface
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,7 +43,7 @@ def plot_snapshots(
     as long as a square of the obstacle.
 
     Args:
-        world: bodies that have support functions, and half-spaces.
+        world: bodies and half-spaces.
         states: with a leading axis over the times.
         times: [s], shape (n_times,).
         path: of the centres of mass, world frame [m]; drawn as lines.
@@ -58,16 +56,16 @@ def plot_snapshots(
         The axes; `add_colorbar` says what the colours mean.
 
     Raises:
-        ValueError: if a body has no support function.
+        ImportError: if a body needs scikit-image for its mesh (`mesh`) and it is not installed.
     """
     import matplotlib as mpl  # noqa: PLC0415  (optional)
 
-    view = _view(azimuth, elevation)
+    view = view_axes(azimuth, elevation)
     meshes = [surface(body.centered_shape()) for body in world.bodies]
     moved = [_place(mesh, states, body) for body, mesh in enumerate(meshes)]
     solids = np.concatenate(moved, axis=1)  # (n_times, n_triangles, 3, 3)
     corners = solids.reshape(-1, 3)
-    spacing = _spacing(np.ptp(corners, axis=0).max())
+    spacing = square_side(np.ptp(corners, axis=0).max())
     first, last = (times[0], times[-1]) if span is None else span
     norm = mpl.colors.Normalize(first, last)
 
@@ -88,57 +86,7 @@ def plot_snapshots(
     return ax
 
 
-def surface(solid: AbstractSolid, n: int = 600) -> Float[np.ndarray, "n_triangles 3 3"]:
-    """Triangles on the surface of a solid, from its support points; for pictures.
-
-    Each convex part is the hull of its support points; triangles of one part that lie in
-    another are left out.
-
-    Args:
-        solid: one that has a support function.
-        n: number of directions.
-
-    Returns:
-        Corners, in the shape's frame [m], counterclockwise seen from outside.
-
-    Raises:
-        ValueError: if the solid has no support function.
-    """
-    parts = solid.parts()
-    meshes = [_hull(part, n) for part in parts]
-    seen = []
-    for index, mesh in enumerate(meshes):
-        others = (part for k, part in enumerate(parts) if k != index)
-        hidden = [np.all(_distance(part, mesh) < 0, axis=1) for part in others]
-        seen.append(mesh[~np.any(hidden, axis=0)] if hidden else mesh)
-    return np.concatenate(seen)
-
-
-# One program each: a picture needs no more.
-_support = jax.jit(lambda solid, direction: solid.support(direction))
-_distance = jax.jit(lambda solid, point: solid.signed_distance(point))
-
-
-def _hull(solid: AbstractSolid, n: int) -> np.ndarray:
-    points = np.asarray(_support(solid, fibonacci_lattice(n)))
-    # Support points of a corner coincide up to round-off and to the radius of its rounding.
-    size = np.ptp(points, axis=0).max()
-    _, first = np.unique(np.round(points / (1e-6 * size)), axis=0, return_index=True)
-    points = points[first]
-    hull = ConvexHull(points)
-    corners = points[hull.simplices]
-    inward = np.sum(_normals(corners) * hull.equations[:, :3], axis=-1) < 0
-    corners[inward] = corners[inward, ::-1]
-    return corners
-
-
-def _normals(triangles: np.ndarray) -> np.ndarray:
-    a, b, c = np.moveaxis(triangles, -2, 0)
-    normal = np.cross(b - a, c - a)
-    return normal / np.linalg.norm(normal, axis=-1, keepdims=True)
-
-
-def _view(azimuth: float, elevation: float) -> np.ndarray:
+def view_axes(azimuth: float, elevation: float) -> np.ndarray:
     """Rows: right and up on the page, and towards the observer; world frame."""
     right = np.array([-math.sin(azimuth), math.cos(azimuth), 0.0])
     out = math.cos(elevation)
@@ -169,10 +117,10 @@ def _paint(
     colors = mpl.colormaps["viridis"](np.linspace(0.05, 0.92, 256))
     colors = mpl.colors.ListedColormap(colors)
     face = np.repeat(colors(norm(times))[:, None], solids.shape[1], axis=1)
-    normals = _normals(solids)
-    face[..., :3] *= _brightness(normals)[..., None]
+    outward = normals(solids)
+    face[..., :3] *= _brightness(outward)[..., None]
     # What faces away is hidden, and what is further away is drawn first.
-    visible = normals @ view[2] > 0
+    visible = outward @ view[2] > 0
     order = np.argsort(solids[visible].mean(axis=1) @ view[2])
     face = face[visible][order]
     return PolyCollection(
@@ -191,7 +139,7 @@ def _brightness(normals: np.ndarray) -> np.ndarray:
     return 0.6 + 0.4 * np.maximum(0.0, normals @ (_LIGHT / np.linalg.norm(_LIGHT)))
 
 
-def _spacing(size: float) -> float:
+def square_side(size: float) -> float:
     """The length nearest to a fifth of a size among 1, 2 and 5 times powers of ten."""
     exponent = math.floor(math.log10(size / 5))
     lengths = [step * 10.0**exponent for step in (1, 2, 5, 10)]

@@ -48,6 +48,33 @@ def load(out):
         return dict(file)
 
 
+def test_billiard_break(demo):
+    """Balls are listed once; the energy is kept, and shared by balls that were at rest."""
+    status, text, out = demo("break", "--steps", "620")
+    assert status == 0
+    assert text.count("sphere, radius 0.0286 m") == 1
+    assert "16 times" in text
+    assert float(re.search(r"max \|E - E0\|/E0 = (\S+)", text)[1]) < 1e-13
+    assert (out / "snapshots.png").exists()
+    velocity = load(out)["velocity"][-1]
+    assert (np.linalg.norm(velocity, axis=-1) > 0.1).sum() >= 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("case", "steps"), [("super-ball", "200"), ("die", "300")])
+def test_friction(demo, case, steps):
+    """At the first impact energy is lost, and for the ball the direction of its flight."""
+    status, text, out = demo(case, "--steps", steps)
+    assert status == 0
+    assert not (out / "energy_error.png").exists()
+    lost, first = map(float, re.search(r"energy dissipated +(\S+) J of (\S+) J", text).groups())
+    assert 0 < lost < first
+    assert len(times(text)) >= 1
+    if case == "super-ball":
+        forward = load(out)["velocity"][:, 0, 0]
+        assert forward[0] > 0 > forward[-1]
+
+
 def test_prints_the_impacts_of_case_i(demo):
     status, text, _ = demo("I")
     assert status == 0
@@ -134,6 +161,7 @@ def test_writes_pictures(demo):
         ("energies.png", b"\x89PNG"),
         ("energies.pdf", b"%PDF"),
         ("energy_error.png", b"\x89PNG"),
+        ("replay.html", b"<!doctype html>"),
     ):
         assert (out / name).read_bytes().startswith(start)
 
@@ -189,7 +217,8 @@ def test_without_matplotlib_it_says_how_to_install_it(tmp_path):
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert "pip install jaxrb[viz]" in done.stdout
-    assert [path.name for path in tmp_path.iterdir()] == ["trajectory.npz"]
+    # The replay needs viser alone.
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["replay.html", "trajectory.npz"]
 
 
 def test_refuses_a_case_that_does_not_exist(capsys):

@@ -1,0 +1,236 @@
+"""What viser shows of a replay: planes, bodies, paths, arrows, the time and the camera."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from ..shapes import HalfSpace
+from .figure import BLUE, GREEN, ORANGE, PURPLE
+from .meshes import Mesh, section
+from .snapshots import square_side, view_axes
+
+if TYPE_CHECKING:
+    from .replay import Replay
+
+# Okabe and Ito's palette without the colour of the arrows.
+_COLORS = (BLUE, GREEN, PURPLE, "#E69F00", "#56B4E9", "#F0E442")
+_GROUND, _LINES = "#E0E0E0", "#B4B4B4"
+_GHOST = 0.3  # opacity
+_SIZE = 6.0  # of the scene, in units of the page
+_SAMPLES = 64  # frames, and vertices of a body, that tell how large the scene is
+_AZIMUTH = math.radians(-50)  # of the camera
+_VIEW = math.radians(45)  # its vertical angle of view
+_ASPECT = 1.4  # of the window, about
+
+
+@dataclass(frozen=True)
+class Extent:
+    """A box about all bodies at all times, world frame."""
+
+    low: np.ndarray
+    high: np.ndarray
+
+    @staticmethod
+    def of(replay: Replay) -> Extent:
+        """In metres; from some vertices in some frames, which is enough for a picture."""
+        some = slice(None, None, max(1, len(replay.times) // _SAMPLES))
+        low, high = np.full(3, np.inf), np.full(3, -np.inf)
+        for body, skin in enumerate(replay.meshes):
+            points = skin.vertices[:: max(1, len(skin.vertices) // _SAMPLES)]
+            turn = Rotation.from_quat(
+                replay.quaternion[:, some, body].reshape(-1, 4), scalar_first=True
+            )
+            moved = np.einsum("tij,nj->tni", turn.as_matrix(), points)
+            moved += replay.position[:, some, body].reshape(-1, 1, 3)
+            low = np.minimum(low, moved.min(axis=(0, 1)))
+            high = np.maximum(high, moved.max(axis=(0, 1)))
+        return Extent(low, high)
+
+    def scaled(self, unit: float) -> Extent:
+        """In another unit of length."""
+        return Extent(unit * self.low, unit * self.high)
+
+    @property
+    def size(self) -> float:
+        """Of the longest side."""
+        return float(np.max(self.high - self.low))
+
+    @property
+    def center(self) -> np.ndarray:
+        return (self.low + self.high) / 2
+
+    @property
+    def corners(self) -> np.ndarray:
+        """Shape (8, 3)."""
+        ends = zip(self.low, self.high, strict=True)
+        return np.stack(np.meshgrid(*ends, indexing="ij"), axis=-1).reshape(-1, 3)
+
+    def camera(self) -> tuple[np.ndarray, np.ndarray]:
+        """Where it sees the whole box, and the point it looks at, which puts the box in the
+        middle of the picture."""
+        width, depth, height = self.high - self.low
+        # The flatter the scene, the more from above.
+        flat = 1 - min(1.0, height / math.hypot(width, depth))
+        view = view_axes(_AZIMUTH, math.radians(8 + 24 * flat))
+        slope, target = math.tan(_VIEW / 2), self.center
+        for _ in range(4):  # each hardly moves it further
+            right, up, towards = view @ (self.corners - target).T
+            needed = towards + np.maximum(np.abs(right) / (_ASPECT * slope), np.abs(up) / slope)
+            distance = needed.max()
+            page = np.stack([right, up]) / (distance - towards)
+            target = target + distance * (page.max(axis=1) + page.min(axis=1)) / 2 @ view[:2]
+        return target + 1.14 * distance * view[2], target
+
+
+class Scene:
+    """What a viser server shows of a replay.
+
+    Its unit of length makes all scenes equally large: the shadows, and how near the camera may
+    come, are made for that size.
+    """
+
+    def __init__(self, server, replay: Replay):
+        self._replay, self._frame = replay, 0
+        self._unit = unit = _SIZE / replay.extent.size
+        scene, extent = server.scene, replay.extent.scaled(unit)
+        start = server.initial_camera
+        (start.position, start.look_at), start.fov = extent.camera(), _VIEW
+        start.up = (0.0, 0.0, 1.0)
+        for index, obstacle in enumerate(replay.world.obstacles):
+            _add_plane(scene, f"/obstacles/{index}", obstacle, extent, unit)
+        skins = {
+            id(mesh): (mesh.creased(), np.concatenate([section(mesh, axis) for axis in range(3)]))
+            for mesh in replay.meshes
+        }
+        self._bodies = [
+            [
+                _add_body(scene, replay, lane, body, unit, *skins[id(mesh)])
+                for body, mesh in enumerate(replay.meshes)
+            ]
+            for lane in range(len(replay.position))
+        ]
+        if replay.trace:
+            _add_paths(scene, unit * replay.position)
+        arrows = unit * replay.arrows
+        lengths = np.linalg.norm(arrows[:, 1] - arrows[:, 0], axis=-1)
+        width = 0.025 * lengths.max(initial=0.0)
+        self._arrows = [
+            scene.add_arrows(
+                f"/impacts/{index}",
+                arrow[None],
+                _linear(_rgb(ORANGE)),
+                shaft_radius=width,
+                head_radius=2.5 * width,
+                head_length=min(8 * width, length / 2),
+                visible=bool(shown),
+            )
+            for index, (arrow, length, shown) in enumerate(
+                zip(arrows, lengths, replay.arrow_shown[0], strict=True)
+            )
+        ]
+        top = np.append(extent.center[:2], extent.high[2])
+        self._label = scene.add_label(
+            "/time", replay.label(0), position=top, anchor="bottom-center", font_screen_scale=1.3
+        )
+
+    def show(self, frame: int) -> None:
+        """Goes to a frame; only what differs from the one shown before is sent."""
+        replay, before, self._frame = self._replay, self._frame, frame
+        for lane, bodies in enumerate(self._bodies):
+            for index, body in enumerate(bodies):
+                here, there = replay.position[lane, (before, frame), index]
+                if np.any(here != there):
+                    body.position = self._unit * there
+                here, there = replay.quaternion[lane, (before, frame), index]
+                if np.any(here != there):
+                    body.wxyz = there
+        shown = replay.arrow_shown
+        for index in np.flatnonzero(shown[frame] != shown[before]):
+            self._arrows[index].visible = bool(shown[frame, index])
+        if replay.label(frame) != replay.label(before):
+            self._label.text = replay.label(frame)
+
+
+def _add_plane(scene, name: str, obstacle: HalfSpace, extent: Extent, unit: float) -> None:
+    """A rectangle of a plane below the scene, with squares."""
+    normal, offset = (np.asarray(part, float) for part in obstacle.unit_normal_and_offset())
+    along = np.cross(np.eye(3)[np.argmin(np.abs(normal))], normal)
+    along /= np.linalg.norm(along)
+    turn = np.stack([along, np.cross(normal, along), normal])
+    local = extent.corners @ turn.T
+    square = unit * square_side(extent.size / unit)  # a round number of metres
+    low = square * np.floor(local.min(axis=0)[:2] / square)
+    high = square * np.ceil(local.max(axis=0)[:2] / square)
+    scene.add_grid(
+        name,
+        *(high - low),
+        cell_size=square,
+        section_size=square,
+        cell_color=_rgb(_LINES),
+        cell_thickness=0.6,
+        section_thickness=0.6,
+        section_color=_rgb(_LINES),
+        plane_color=_rgb(_GROUND),
+        plane_opacity=0.3,
+        shadow_opacity=0.3,
+        fade_distance=1e3 * extent.size,
+        position=np.append((low + high) / 2, unit * offset) @ turn,
+        wxyz=Rotation.from_matrix(turn.T).as_quat(scalar_first=True),
+    )
+
+
+def _add_body(
+    scene, replay: Replay, lane: int, body: int, unit: float, skin: Mesh, lines: np.ndarray
+):
+    """A body, with lines along its sections by the planes of its axes, which show how it turns."""
+    name, color = f"/lane{lane}/body{body}", _rgb(_COLORS[body % len(_COLORS)])
+    handle = scene.add_frame(
+        name,
+        show_axes=False,
+        position=unit * replay.position[lane, 0, body],
+        wxyz=replay.quaternion[lane, 0, body],
+    )
+    scene.add_mesh_simple(
+        f"{name}/mesh",
+        unit * skin.vertices,
+        skin.faces,
+        color=color,
+        opacity=_GHOST if lane else None,
+        cast_shadow=lane == 0,
+    )
+    if len(lines):
+        scene.add_line_segments(
+            f"{name}/lines",
+            1.002 * unit * lines,  # above the surface, not in it
+            tuple(part // 2 for part in color),
+            thickness=0.006 * unit * np.ptp(skin.vertices, axis=0).max(),
+        )
+    return handle
+
+
+def _add_paths(scene, position: np.ndarray) -> None:
+    for lane, paths in enumerate(position):
+        for body, path in enumerate(np.moveaxis(paths, 1, 0)):
+            if np.ptp(path, axis=0).max() > 0:
+                scene.add_line_segments(
+                    f"/lane{lane}/path{body}",
+                    np.stack([path[:-1], path[1:]], axis=1),
+                    _rgb(_COLORS[body % len(_COLORS)]),
+                    thickness=1.0 if lane else 2.0,
+                    thickness_units="screen",
+                )
+
+
+def _rgb(color: str) -> tuple[int, int, int]:
+    """Of a colour written as #RRGGBB."""
+    return tuple(bytes.fromhex(color[1:]))
+
+
+def _linear(color: tuple[int, int, int]) -> tuple[int, ...]:
+    """A colour of sRGB as intensities of light, which is what viser takes those of arrows for."""
+    return tuple(round(255 * (part / 255) ** 2.2) for part in color)

@@ -1,0 +1,136 @@
+"""Plots of a solution: what is drawn, against closed forms."""
+
+import jax
+import jax.numpy as jnp
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+import jaxrb as rb
+
+mpl.use("Agg")
+
+WORLD = rb.World(
+    [rb.RigidBody(rb.Sphere(0.5), 2.0)], [rb.HalfSpace()], contact_law=rb.Frictionless(0.8)
+)
+START = rb.State([[0.0, 0.0, 1.5]], [[1.0, 0, 0, 0]], [[1.0, 0.0, 0.0]], [[0.0, 3.0, 0.0]])
+SOL = rb.simulate(WORLD, START, rb.LGVCI(0.01), 1.0, save=rb.SaveAt(every=1, impacts=8))
+FALL = (2 / 9.81) ** 0.5  # until the first impact, 1 m below
+T = np.asarray(SOL.ts)
+AFTER = T - FALL
+HEIGHT = np.where(
+    AFTER < 0, 1.5 - 9.81 * T**2 / 2, 0.5 + 0.8 * 9.81 * FALL * AFTER - 9.81 * AFTER**2 / 2
+)
+RISE = np.where(AFTER < 0, -9.81 * T, 0.8 * 9.81 * FALL - 9.81 * AFTER)
+
+
+@pytest.fixture(autouse=True)
+def _close():
+    yield
+    plt.close("all")
+
+
+def lines(ax):
+    return {line.get_label(): line.get_ydata() for line in ax.get_lines()}
+
+
+def test_energies():
+    drawn = lines(rb.viz.plot_energy_parts(WORLD, SOL))
+    np.testing.assert_allclose(drawn["potential"], 2 * 9.81 * HEIGHT, atol=1e-12)
+    np.testing.assert_allclose(drawn["translational"], 1 + RISE**2, atol=1e-12)
+    inertia = 0.4 * 2 * 0.5**2
+    np.testing.assert_allclose(drawn["rotational"], inertia * 9 / 2, atol=1e-14)
+    parts = drawn["potential"] + drawn["translational"] + drawn["rotational"]
+    np.testing.assert_allclose(drawn["total"], parts, atol=1e-12)
+
+
+def test_gaps_with_the_impact():
+    ax = rb.viz.plot_gaps(WORLD, SOL)
+    np.testing.assert_allclose(lines(ax)["gap"], HEIGHT - 0.5, atol=1e-13)
+    marks = [line.get_xdata()[0] for line in ax.get_lines() if line.get_label() == "impact"]
+    np.testing.assert_allclose(marks, FALL, rtol=1e-13)
+
+
+def test_momenta():
+    drawn = lines(rb.viz.plot_momentum(WORLD, SOL))
+    np.testing.assert_allclose(drawn["$p_x$"], 2.0, rtol=1e-14)
+    np.testing.assert_allclose(drawn["$p_z$"], 2 * RISE, atol=1e-12)
+    drawn = lines(rb.viz.plot_momentum(WORLD, SOL, "angular"))
+    # z p_x - x p_z, and the spin.
+    expected = 2 * HEIGHT - T * 2 * RISE + 0.4 * 2 * 0.5**2 * 3
+    np.testing.assert_allclose(drawn["$L_y$"], expected, atol=1e-12)
+
+
+def test_phase_portrait():
+    """The line is cut at the impact, and the jump is drawn between its two velocities."""
+    ax = rb.viz.plot_phase_portrait(SOL)
+    jump, path = ax.get_lines()
+    np.testing.assert_allclose(jump.get_xdata(), 0.5, atol=1e-13)
+    speed = 9.81 * FALL
+    np.testing.assert_allclose(jump.get_ydata(), [-speed, 0.8 * speed], rtol=1e-13)
+    z, v = path.get_xdata(), path.get_ydata()
+    cut = int(np.flatnonzero(np.isnan(v))[0])
+    assert np.isnan(v).sum() == 1
+    np.testing.assert_allclose(v[cut - 1], -speed, rtol=1e-13)
+    np.testing.assert_allclose(v[cut + 1], 0.8 * speed, rtol=1e-13)
+    np.testing.assert_allclose(v[:cut] ** 2 / 2 + 9.81 * z[:cut], 9.81 * 1.5, rtol=1e-13)
+
+
+def test_phase_portrait_of_impacts_at_one_time():
+    """Of a ball between two others that strike it one after the other: both jumps are dashed,
+    and the line holds no vertical piece."""
+    balls = [rb.RigidBody(rb.Sphere(0.1), 1.0)] * 3
+    world = rb.World(balls, gravity=(0, 0, 0))
+    zero = jnp.zeros((3, 3))
+    start = rb.State(
+        zero.at[:, 0].set(jnp.array([-0.4, 0.0, 0.2])),
+        jnp.tile(jnp.eye(1, 4), (3, 1)),
+        zero.at[0, 0].set(1.0),
+        zero,
+    )
+    save = rb.SaveAt(every=1, impacts=8)
+    sol = rb.simulate(world, start, rb.LGVCI(0.01), 0.4, save=save)
+    assert int(sol.impacts.count) == 2
+    *jumps, path = rb.viz.plot_phase_portrait(sol, body=1, coordinate="x").get_lines()
+    heights = np.array([np.ptp(jump.get_ydata()) for jump in jumps])
+    np.testing.assert_allclose(heights, 1.0, atol=1e-12)
+    np.testing.assert_allclose(np.nan_to_num(np.diff(path.get_ydata())), 0.0, atol=1e-12)
+
+
+def test_many_gaps_become_their_smallest():
+    ball = rb.RigidBody(rb.Sphere(0.1))
+    world = rb.World([ball] * 3, [rb.HalfSpace(), rb.HalfSpace((0, 0, -1), -9.0)])
+    x = jnp.array([0.0, 1.0, 3.0])
+    zero = jnp.zeros((3, 3))
+    start = rb.State(
+        zero.at[:, 0].set(x).at[:, 2].set(2.0), jnp.tile(jnp.eye(1, 4), (3, 1)), zero, zero
+    )
+    sol = rb.simulate(world, start, rb.LGVCI(0.01), 0.1, save=rb.SaveAt(every=5))
+    drawn = lines(rb.viz.plot_gaps(world, sol))
+    np.testing.assert_allclose(drawn["smallest of 9 gaps"], 0.8, rtol=1e-13)
+
+
+def test_given_axes_and_no_global_state():
+    before = dict(mpl.rcParams)
+    _, ax = rb.viz.new_figure()
+    assert rb.viz.plot_gaps(WORLD, SOL, ax=ax) is ax
+    assert dict(mpl.rcParams) == before
+    assert not plt.get_fignums()
+
+
+def test_refused():
+    final = rb.simulate(WORLD, START, rb.LGVCI(0.01), 0.2)
+    with pytest.raises(ValueError, match=r"sol needs states along the way"):
+        rb.viz.plot_gaps(WORLD, final)
+    batch = jax.tree.map(lambda leaf: leaf[None], SOL)
+    with pytest.raises(ValueError, match=r"sol is of a batch"):
+        rb.viz.plot_energy_parts(WORLD, batch)
+    with pytest.raises(ValueError, match=r"kind must be one of linear, angular; got 'spin'"):
+        rb.viz.plot_momentum(WORLD, SOL, "spin")
+    with pytest.raises(ValueError, match=r"body must be an index below 1; got 1"):
+        rb.viz.plot_phase_portrait(SOL, body=1)
+    with pytest.raises(ValueError, match=r"coordinate must be x, y or z"):
+        rb.viz.plot_phase_portrait(SOL, coordinate="w")
+    with pytest.raises(ValueError, match=r"nothing that can touch"):
+        rb.viz.plot_gaps(rb.World(WORLD.bodies), SOL)
