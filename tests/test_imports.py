@@ -21,7 +21,7 @@ LAYERS = [
     "simulate",
 ]
 # Nobody imports these but the command line.
-ENDS = ["viz", "cli", "bench"]
+ENDS = ["viz", "io", "cli", "bench"]
 
 
 def imported(path: Path) -> set[str]:

@@ -1,0 +1,234 @@
+"""A world from what moves in a compiled model and what it touches."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import combinations, product
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..bodies import ConstantForce, Pin, RigidBody, State
+from ..impact import AbstractContactLaw, Coulomb, Frictionless
+from ..shapes import HalfSpace
+from ..simulate import PairLaw, World
+from .geoms import geom_kind, group_shape, half_space, inertia_ellipsoid, is_solid
+from .groups import Group, Pose, moving_groups
+from .report import Losses
+from .touching import Contacts
+from .unknown import name_of
+
+
+class Assembly(NamedTuple):
+    """The parts of a world."""
+
+    names: tuple[str, ...]
+    bodies: list[RigidBody]
+    joints: list[Pin]
+    forces: list[ConstantForce]
+    obstacles: list[HalfSpace]
+    gravity: np.ndarray  # [m/s^2]
+    # The friction of each contact: of a body and an obstacle, and of two bodies.
+    at_obstacles: dict[tuple[int, int], float]
+    at_bodies: dict[tuple[int, int], float]
+    # position [m], quaternion, velocity [m/s], angular velocity [rad/s] of each body
+    motions: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]
+
+    def state(self) -> State:
+        """At the start."""
+        return State(*(np.stack(column) for column in zip(*self.motions, strict=True)))
+
+    def world(self, restitution: float, contact_law: AbstractContactLaw | None) -> World:
+        """With the law that is given, or those of the file's friction."""
+        frictions = [*self.at_obstacles.values(), *self.at_bodies.values()]
+        special = []
+        if contact_law is None:
+            usual = Counter(frictions).most_common(1)[0][0] if frictions else 0.0
+            contact_law = _law(usual, restitution)
+            for (body, obstacle), mu in self.at_obstacles.items():
+                if mu != usual:
+                    special.append(PairLaw(_law(mu, restitution), body, obstacle=obstacle))
+            for (body, other), mu in self.at_bodies.items():
+                if mu != usual:
+                    special.append(PairLaw(_law(mu, restitution), body, other=other))
+        return World(
+            self.bodies,
+            self.obstacles,
+            self.joints,
+            self.gravity,
+            contact_law,
+            self.forces,
+            pairs=list(self.at_bodies),
+            pair_laws=special,
+        )
+
+
+def assemble(mujoco: Any, model: Any, data: Any, law_given: bool, losses: Losses) -> Assembly:
+    """The parts of the world of a compiled model; notes what it does not have.
+
+    With `law_given` the friction of the model counts for nothing.
+    """
+    groups = moving_groups(mujoco, model, losses)
+    contacts = Contacts(mujoco, model, law_given, losses)
+    geoms, fixed = _owned_geoms(model, groups)
+    touching = _touching_geoms(geoms, fixed, contacts)
+    planes = _planes(mujoco, model, fixed, touching, losses)
+    pinned = [model.jnt_type[group.joint] == mujoco.mjtJoint.mjJNT_BALL for group in groups]
+    if any(pinned) and touching:
+        losses.lost("contacts", "all", "nothing touches anything in a world with ball joints")
+        planes, touching = [], set()
+    bodies, used = [], []
+    for group, own in zip(groups, geoms, strict=True):
+        seen = [geom for geom in own if geom in touching]
+        bodies.append(_body(mujoco, model, group, own, seen, losses))
+        used.append(seen)
+        if planes and not seen:
+            losses.lost("body", group.name, "touches no plane, but every body hits every obstacle")
+    gravity = np.array(model.opt.gravity)
+    if model.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_GRAVITY:
+        gravity = np.zeros(3)
+    names = tuple(group.name for group in groups)
+    at_bodies = {}
+    for i, j in combinations(range(len(groups)), 2):
+        found = _frictions(contacts, used[i], used[j])
+        if any(mu is not None for mu in found):
+            why = "bodies touch as a whole"
+            at_bodies[i, j] = _one(found, f"{names[i]} and {names[j]}", why, losses)
+    at_obstacles = {}
+    for i, name in enumerate(names):
+        for k, plane in enumerate(planes):
+            both = f"{name} and {name_of(model, 'geom', plane)}"
+            found = _frictions(contacts, used[i], [plane])
+            at_obstacles[i, k] = _one(found, both, "every body hits every obstacle", losses)
+    return Assembly(
+        names=names,
+        bodies=bodies,
+        joints=[_pin(model, data, i, g) for i, g in enumerate(groups) if pinned[i]],
+        forces=_lifts(model, groups, gravity, losses),
+        obstacles=[half_space(data, plane) for plane in planes],
+        gravity=gravity,
+        at_obstacles=at_obstacles,
+        at_bodies=at_bodies,
+        motions=[_motion(mujoco, model, data, group) for group in groups],
+    )
+
+
+def _owned_geoms(model: Any, groups: list[Group]) -> tuple[list[list[int]], list[int]]:
+    """The geoms of each group, and those fixed in the world."""
+    owner = {body: index for index, group in enumerate(groups) for body in group.places}
+    geoms: list[list[int]] = [[] for _ in groups]
+    fixed = []
+    for geom in range(model.ngeom):
+        body = int(model.geom_bodyid[geom])
+        if body in owner:
+            geoms[owner[body]].append(geom)
+        elif model.body_weldid[body] == 0:
+            fixed.append(geom)
+    return geoms, fixed
+
+
+def _touching_geoms(geoms: list[list[int]], fixed: list[int], contacts: Contacts) -> set[int]:
+    """The geoms that can touch another one that moves otherwise."""
+    found = set()
+    for one, other in combinations([*geoms, fixed], 2):
+        for a in one:
+            for b in other:
+                if contacts.touch(a, b):
+                    found |= {a, b}
+    return found
+
+
+def _planes(mujoco: Any, model: Any, fixed: list[int], touching: set[int], losses: Losses):
+    planes = []
+    for geom in fixed:
+        kind, name = geom_kind(mujoco, model, geom), name_of(model, "geom", geom)
+        if geom not in touching:
+            losses.harmless("geom", name, f"{kind} fixed in the world that nothing touches")
+        elif kind == "plane":
+            planes.append(geom)
+        else:
+            losses.lost("geom", name, f"{kind} fixed in the world; obstacles are planes alone")
+    return planes
+
+
+def _body(
+    mujoco: Any, model: Any, group: Group, geoms: list[int], seen: list[int], losses: Losses
+) -> RigidBody:
+    """The rigid body of a group, in the shape of its geoms that are seen by others, or, if none
+    is, of all."""
+    for geom in geoms:
+        kind, name = geom_kind(mujoco, model, geom), name_of(model, "geom", geom)
+        if geom in seen and not is_solid(kind):
+            losses.lost("geom", name, f"a moving {kind} is not known")
+        elif geom not in seen and seen:
+            losses.harmless("geom", name, f"{kind} that touches nothing; its mass counts")
+    shape = group_shape(mujoco, model, group, seen or geoms)
+    if shape is None:
+        shape = inertia_ellipsoid(group)
+        losses.harmless("body", group.name, "has no solid: an ellipsoid of its inertia stands in")
+    mass, _, inertia = group.inertial
+    principal = np.diag(inertia)
+    diagonal = np.array_equal(inertia, np.diag(principal))
+    return RigidBody(shape, mass, principal if diagonal else inertia)
+
+
+def _frictions(contacts: Contacts, one: list[int], other: list[int]) -> list[float | None]:
+    """Of all pairs of geoms; None for those that do not touch."""
+    pairs = product(one, other)
+    return [contacts.friction(a, b) if contacts.touch(a, b) else None for a, b in pairs]
+
+
+def _one(found: list[float | None], name: str, rule: str, losses: Losses) -> float:
+    """The one friction of two bodies, or of one and an obstacle, that touch by this rule."""
+    known = [mu for mu in found if mu is not None]
+    if not known:
+        losses.lost("contact", name, f"excluded, but {rule}")
+    elif len(known) < len(found):
+        losses.lost("contact", name, f"some of their geoms touch, others do not, but {rule}")
+    if len(set(known)) > 1:
+        losses.lost("contact", name, f"its geoms have different friction {sorted(set(known))}")
+    return max(known, default=0.0)
+
+
+def _law(friction: float, restitution: float) -> AbstractContactLaw:
+    return Coulomb(friction, restitution) if friction > 0 else Frictionless(restitution)
+
+
+def _pose(data: Any, group: Group) -> Pose:
+    return Pose.of(data.xpos[group.root], data.xquat[group.root])
+
+
+def _pin(model: Any, data: Any, index: int, group: Group) -> Pin:
+    anchor = np.array(model.jnt_pos[group.joint])
+    pose = _pose(data, group)
+    return Pin(index, anchor - group.inertial.center, pose.position + pose.turn.apply(anchor))
+
+
+def _motion(mujoco: Any, model: Any, data: Any, group: Group):
+    """Position and velocity of the centre of mass, attitude and angular velocity."""
+    pose, center = _pose(data, group), group.inertial.center
+    start = int(model.jnt_dofadr[group.joint])
+    if model.jnt_type[group.joint] == mujoco.mjtJoint.mjJNT_FREE:
+        origin, spin = data.qvel[start : start + 3], np.array(data.qvel[start + 3 : start + 6])
+        arm = center
+    else:
+        origin, spin = np.zeros(3), np.array(data.qvel[start : start + 3])
+        arm = center - model.jnt_pos[group.joint]
+    velocity = origin + pose.turn.apply(np.cross(spin, arm))
+    position = pose.position + pose.turn.apply(center)
+    return position, np.array(data.xquat[group.root]), velocity, spin
+
+
+def _lifts(model: Any, groups: list[Group], gravity: np.ndarray, losses: Losses):
+    """The forces of gravcomp."""
+    forces = []
+    for index, group in enumerate(groups):
+        heavy = [body for body in group.places if model.body_mass[body] > 0]
+        parts = model.body_gravcomp[heavy]
+        if not parts.any() or not gravity.any():
+            continue
+        if np.all(parts == parts[0]):
+            forces.append(ConstantForce(index, -parts[0] * group.inertial.mass * gravity))
+        else:
+            losses.lost("body", group.name, "the gravcomp of what is welded together differs")
+    return forces

@@ -1,0 +1,198 @@
+"""jaxrb's own files: a line of JSON, then the arrays.
+
+The line says what the file is: format, its version, the version of jaxrb, units, dtype, the kind
+of object and its structure. The arrays follow as Equinox serialises them. Nothing in a file is
+executed when it is opened.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .. import __version__
+from .paths import existing_file, write_atomically
+from .structure import as_jax, decode, encode, host_array, numbers, with_numbers
+
+SUFFIX = ".jaxrb"
+FORMAT_VERSION = 1
+_START = b'{"format": "jaxrb", '
+_NEEDED = {"jaxrb", "kind", "arrays", "structure", "tree", "bytes", "sha256"}
+
+
+def save(path: str | PathLike, thing: Any, *, structure: bool = True) -> None:
+    """Writes a world, a state, a solution, or a tuple, list or dict of them, to a file.
+
+    The file is written whole or not at all: a process that is killed leaves the old one.
+
+    Args:
+        path: with the suffix `.jaxrb`. An existing file is replaced.
+        thing: of jaxrb's classes, arrays, numbers and strings, in tuples, lists and dicts.
+        structure: False writes the numbers alone, of any tree: for worlds with functions of
+            yours, as in `Implicit`. `load` then asks for a template.
+
+    Raises:
+        ValueError: naming the place of what cannot be written, as functions of yours.
+    """
+    path = _own(path)
+    kind = type(thing).__name__
+    arrays: list = []
+    if structure:
+        tree = encode(thing, kind, arrays)
+    else:
+        tree, arrays = None, numbers(thing)
+    values = [host_array(array, kind) for array in arrays]
+    buffer = io.BytesIO()
+    eqx.tree_serialise_leaves(buffer, values)
+    payload = buffer.getvalue()
+    floating = sorted({value.dtype.name for value in values if value.dtype.kind == "f"})
+    header = {
+        "format": "jaxrb",
+        "format_version": FORMAT_VERSION,
+        "jaxrb": __version__,
+        "units": "SI",
+        "dtype": floating[-1] if floating else None,
+        "kind": kind,
+        "arrays": [
+            {
+                "dtype": value.dtype.name,
+                "shape": value.shape,
+                "weak": bool(getattr(array, "weak_type", False)),
+            }
+            for array, value in zip(arrays, values, strict=True)
+        ],
+        "structure": structure,
+        "tree": tree,
+        "bytes": len(payload),
+        "sha256": hashlib.sha256(payload).hexdigest(),
+    }
+    write_atomically(path, [json.dumps(header).encode(), b"\n", payload])
+
+
+def load_file(path: str | PathLike, *, dtype: Any = None, like: Any = None) -> Any:
+    """Opens a file written by `save`: the same object, bit by bit.
+
+    Args:
+        path: the file.
+        dtype: "float32" or "float64", to convert its real numbers; as they are by default.
+        like: for files without structure: an object of the same structure, such as the world
+            made anew, that gives everything but the numbers.
+
+    Returns:
+        What was saved.
+
+    Raises:
+        FileNotFoundError: if there is no such file.
+        ValueError: if the file is none of jaxrb's, truncated, damaged or written by a newer
+            version; if it holds 64-bit numbers, JAX is in 32-bit mode and no dtype="float32"
+            asks to round them; or if `like` is missing, superfluous or different.
+    """
+    path = existing_file(_own(path))
+    header, payload = _read(path)
+    wanted = _wanted_dtype(dtype, path)
+    try:
+        leaves = [np.empty(entry["shape"], entry["dtype"]) for entry in header["arrays"]]
+        values = eqx.tree_deserialise_leaves(io.BytesIO(payload), leaves)
+    except (EOFError, MemoryError, RuntimeError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} is damaged: {error}") from error
+    arrays = [
+        as_jax(_converted(value, wanted, path), entry["weak"])
+        for value, entry in zip(values, header["arrays"], strict=True)
+    ]
+    if like is None and not header["structure"]:
+        raise ValueError(
+            f"{path} holds the numbers of a {header['kind']} without its structure: give "
+            "load(..., like=template)."
+        )
+    if like is not None and header["structure"]:
+        raise ValueError(f"{path} holds its structure: leave out like=.")
+    try:
+        return decode(header["tree"], arrays) if like is None else with_numbers(like, arrays)
+    except (ValueError, IndexError) as error:
+        raise ValueError(
+            f"{path}, written by jaxrb {header['jaxrb']}, does not fit jaxrb {__version__}"
+            f"{'' if like is None else ' or the template'}: {error}."
+        ) from error
+
+
+def _own(path: str | PathLike) -> Path:
+    path = Path(path)
+    if path.suffix != SUFFIX:
+        raise ValueError(f"jaxrb's files have the suffix {SUFFIX}; got {path}.")
+    return path
+
+
+def _read(path: Path) -> tuple[dict, bytes]:
+    """The header and the arrays, checked."""
+    line, newline, payload = path.read_bytes().partition(b"\n")
+    if not line.startswith(_START):
+        if line and _START.startswith(line):
+            raise ValueError(f"{path} is truncated.")
+        raise ValueError(f"{path} is no file of jaxrb.")
+    if not newline:
+        raise ValueError(f"{path} is truncated: its first line has no end.")
+    try:
+        header = json.loads(line)
+        version = header["format_version"]
+    except (ValueError, KeyError) as error:
+        raise ValueError(f"{path} is damaged: its first line is not understood.") from error
+    if version > FORMAT_VERSION:
+        raise ValueError(
+            f"{path} has version {version} of the format, written by jaxrb "
+            f"{header.get('jaxrb')}; this is jaxrb {__version__}, which knows version "
+            f"{FORMAT_VERSION}. Install a newer jaxrb."
+        )
+    if not header.keys() >= _NEEDED:
+        raise ValueError(f"{path} is damaged: its first line lacks entries.")
+    if len(payload) < header["bytes"]:
+        raise ValueError(
+            f"{path} is truncated: it has {len(payload)} of {header['bytes']} bytes of arrays."
+        )
+    if hashlib.sha256(payload).hexdigest() != header["sha256"]:
+        raise ValueError(f"{path} is damaged: its checksum does not fit.")
+    return header, payload
+
+
+def _wanted_dtype(dtype: Any, path: Path) -> np.dtype | None:
+    if dtype is None:
+        return None
+    wanted = np.dtype(dtype)
+    if wanted not in (np.dtype("float32"), np.dtype("float64")):
+        raise ValueError(f'dtype must be "float32" or "float64"; got {dtype!r}.')
+    if wanted.itemsize == 8 and not _has_64_bits():
+        raise ValueError(
+            f'{path} cannot be opened as float64: call jax.config.update("jax_enable_x64", True) '
+            "first."
+        )
+    return wanted
+
+
+def _converted(value: np.ndarray, wanted: np.dtype | None, path: Path) -> np.ndarray:
+    """In the dtype that is wanted, if JAX has it."""
+    if wanted is not None and value.dtype.kind == "f":
+        return value.astype(wanted)
+    if value.dtype.itemsize < 8 or _has_64_bits():
+        return value
+    if wanted is None:
+        raise ValueError(
+            f"{path} holds numbers of dtype {value.dtype} and JAX is in 32-bit mode: call "
+            'jax.config.update("jax_enable_x64", True) first, or round them with '
+            'load(..., dtype="float32").'
+        )
+    narrow = value.astype(f"{value.dtype.kind}4")
+    if not np.array_equal(narrow, value):
+        raise ValueError(f"{path} holds whole numbers that 32 bits do not.")
+    return narrow
+
+
+def _has_64_bits() -> bool:
+    return jax.dtypes.canonicalize_dtype(np.float64) == jnp.float64

@@ -1,0 +1,96 @@
+"""Solids and half-spaces from compiled geoms."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import reduce
+from typing import Any
+
+import numpy as np
+from scipy.spatial.transform import Rotation
+
+from ..shapes import (
+    AbstractSolid,
+    Box,
+    Capsule,
+    Cylinder,
+    Ellipsoid,
+    HalfSpace,
+    Placed,
+    Sphere,
+    Union,
+)
+from .groups import EPS, Group, Pose
+from .mesh import convex_hull
+
+# From the sizes that MuJoCo gives them.
+_PRIMITIVES: dict[str, Callable[[np.ndarray], AbstractSolid]] = {
+    "sphere": lambda size: Sphere(size[0]),
+    "ellipsoid": Ellipsoid,
+    "box": Box,
+    "capsule": lambda size: Capsule(size[0], size[1]),
+    "cylinder": lambda size: Cylinder(size[0], size[1]),
+}
+
+
+def geom_kind(mujoco: Any, model: Any, geom: int) -> str:
+    """The type of a geom, as MJCF writes it."""
+    return mujoco.mjtGeom(model.geom_type[geom]).name.removeprefix("mjGEOM_").lower()
+
+
+def is_solid(kind: str) -> bool:
+    """Whether geoms of a type become solids."""
+    return kind == "mesh" or kind in _PRIMITIVES
+
+
+def group_shape(mujoco: Any, model: Any, group: Group, geoms: list[int]) -> AbstractSolid | None:
+    """The union of the geoms that are known solids, about the centre of mass; None without any."""
+    solids = []
+    for geom in geoms:
+        if not is_solid(geom_kind(mujoco, model, geom)):
+            continue
+        place = group.places[int(model.geom_bodyid[geom])]
+        own = place.then(Pose.of(model.geom_pos[geom], model.geom_quat[geom]))
+        shift = own.position - group.inertial.center
+        reach = np.abs(own.position) + np.abs(group.inertial.center)
+        shift = np.where(np.abs(shift) <= 16 * EPS * reach.max(), 0.0, shift)
+        solids.append(_solid(mujoco, model, geom, Pose(shift, own.turn)))
+    return reduce(Union, solids) if solids else None
+
+
+def inertia_ellipsoid(group: Group) -> AbstractSolid:
+    """The ellipsoid of uniform density that has the mass and inertia of the group."""
+    mass, _, inertia = group.inertial
+    moments, axes = np.linalg.eigh(inertia)
+    if np.linalg.det(axes) < 0:
+        axes = -axes
+    squares = 2.5 / mass * (moments.sum() - 2 * moments)
+    # A flat or thin body has none; a sliver stands for it.
+    semi_axes = np.sqrt(np.maximum(squares, 1e-6 * squares.max()))
+    return _placed(Ellipsoid(semi_axes), Pose(np.zeros(3), Rotation.from_matrix(axes)))
+
+
+def half_space(data: Any, geom: int) -> HalfSpace:
+    """The obstacle of a plane, whose z-axis points out of it."""
+    normal = np.array(data.geom_xmat[geom]).reshape(3, 3)[:, 2]
+    return HalfSpace(normal, normal @ data.geom_xpos[geom])
+
+
+def _solid(mujoco: Any, model: Any, geom: int, pose: Pose) -> AbstractSolid:
+    kind = geom_kind(mujoco, model, geom)
+    if kind == "mesh":
+        mesh = int(model.geom_dataid[geom])
+        start = int(model.mesh_vertadr[mesh])
+        vertices = model.mesh_vert[start : start + int(model.mesh_vertnum[mesh])]
+        return convex_hull(pose.turn.apply(np.asarray(vertices, float)) + pose.position)
+    if kind == "sphere":  # the same however it is turned
+        pose = Pose(pose.position, Rotation.identity())
+    return _placed(_PRIMITIVES[kind](np.array(model.geom_size[geom])), pose)
+
+
+def _placed(solid: AbstractSolid, pose: Pose) -> AbstractSolid:
+    """The solid itself, where it stays in place."""
+    quaternion = pose.turn.as_quat(scalar_first=True)
+    if not pose.position.any() and np.abs(quaternion[1:]).max() <= 16 * EPS:
+        return solid
+    return Placed(solid, pose.position, quaternion)

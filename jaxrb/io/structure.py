@@ -1,0 +1,168 @@
+"""Trees of jaxrb's objects as plain JSON and a list of arrays, and back.
+
+Only the classes listed here are written and made: a file can run nothing, nor name a class of
+another package. Objects are made from their fields as they were, without their constructors,
+which might change the last digit (`State` normalises its quaternions).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from .. import bodies, flows, impact, shapes
+from ..simulate import RESULTS, EventDriven, Impacts, PairLaw, SaveAt, Solution, Stats, World
+
+_CLASSES: dict[str, type] = {
+    kind.__name__: kind
+    for kind in (
+        *(shapes.Box, shapes.Capsule, shapes.Complement, shapes.Cone, shapes.ConvexPolyhedron),
+        *(shapes.Cylinder, shapes.Difference, shapes.Ellipsoid, shapes.HalfSpace),
+        *(shapes.Intersection, shapes.Placed, shapes.Rounded, shapes.Scaled, shapes.Sphere),
+        *(shapes.Union, shapes.MassProperties),
+        *(bodies.ConstantForce, bodies.Pin, bodies.RigidBody, bodies.State),
+        *(flows.DirectorEnergyMomentum, flows.EnergyMidpoint, flows.LieVariational),
+        *(flows.QuaternionEnergyMomentum, flows.QuaternionVariational, flows.SimoWong),
+        *(impact.CollidingBody, impact.Coulomb, impact.Events, impact.Frictionless),
+        *(impact.ImpactSolution, impact.Newton, impact.Poisson, impact.Stronge),
+        *(EventDriven, Impacts, PairLaw, SaveAt, Solution, Stats, World),
+    )
+}
+_ENUMERATIONS = {
+    "RESULTS": jax.tree.structure(RESULTS.successful),
+    "IMPACTS": jax.tree.structure(impact.IMPACTS.successful),
+}
+
+
+def host_array(value: Any, where: str) -> np.ndarray:
+    """The numbers of an array leaf.
+
+    Raises:
+        ValueError: naming the place, if they are traced, or no numbers.
+    """
+    if isinstance(value, Tracer):
+        raise ValueError(f"{where} is traced and has no numbers: save outside of jit and vmap.")
+    array = np.asarray(value)
+    if array.dtype.kind not in "biuf":
+        raise ValueError(f"{where} has the dtype {array.dtype}, which files do not hold.")
+    return array
+
+
+def encode(thing: Any, where: str, arrays: list) -> Any:
+    """JSON for `thing`; its arrays are appended to `arrays` and referred to by their number.
+
+    Args:
+        thing: World, State, Solution or another of jaxrb's objects; numbers, strings, arrays;
+            tuples, lists and dicts of these.
+        where: how errors call it.
+        arrays: as above.
+
+    Raises:
+        ValueError: naming the place of what cannot be written.
+    """
+    if thing is None or isinstance(thing, (bool, int, float, str)):
+        return thing
+    if isinstance(thing, (jax.Array, np.ndarray, np.generic)):
+        host_array(thing, where)
+        arrays.append(thing)
+        return {"array": len(arrays) - 1}
+    if type(thing) in (tuple, list):
+        items = [encode(item, f"{where}[{i}]", arrays) for i, item in enumerate(thing)]
+        return {type(thing).__name__: items}
+    if type(thing) is dict:
+        for key in thing:
+            if not isinstance(key, str):
+                raise ValueError(f"{where} has the key {key!r}; keys must be strings.")
+        return {"dict": {k: encode(v, f"{where}[{k!r}]", arrays) for k, v in thing.items()}}
+    if _CLASSES.get(type(thing).__name__) is type(thing):
+        names = _fields(type(thing))
+        fields = {n: encode(getattr(thing, n), f"{where}.{n}", arrays) for n in names}
+        return {"class": type(thing).__name__, "fields": fields}
+    structure = jax.tree.structure(thing)
+    for name, other in _ENUMERATIONS.items():
+        if structure == other:
+            return {"enumeration": name, "value": encode(jax.tree.leaves(thing)[0], where, arrays)}
+    holds = "holds functions of yours" if isinstance(thing, shapes.Implicit) else "is no class"
+    raise ValueError(
+        f"{where} is of the type {type(thing).__name__}, which {holds} that a file could rebuild. "
+        "Save its numbers alone with save(..., structure=False), and open them with "
+        "load(..., like=template)."
+    )
+
+
+def decode(node: Any, arrays: list[jax.Array]) -> Any:
+    """The inverse of `encode`.
+
+    Raises:
+        ValueError: for what `encode` does not write.
+    """
+    if node is None or isinstance(node, (bool, int, float, str)):
+        return node
+    match node:
+        case {"array": int(index)}:
+            made = arrays[index]
+        case {"tuple": list(items)}:
+            made = tuple(decode(item, arrays) for item in items)
+        case {"list": list(items)}:
+            made = [decode(item, arrays) for item in items]
+        case {"dict": dict(items)}:
+            made = {key: decode(value, arrays) for key, value in items.items()}
+        case {"enumeration": str(name), "value": value} if name in _ENUMERATIONS:
+            made = jax.tree.unflatten(_ENUMERATIONS[name], [decode(value, arrays)])
+        case {"class": str(name), "fields": dict(fields)} if name in _CLASSES:
+            made = _object(name, {key: decode(value, arrays) for key, value in fields.items()})
+        case _:
+            raise ValueError(f"it holds {str(node)[:60]!r}")
+    return made
+
+
+def _object(name: str, fields: dict[str, Any]) -> Any:
+    kind = _CLASSES[name]
+    if set(fields) != set(_fields(kind)):
+        raise ValueError(f"its {name} has the fields {sorted(fields)}")
+    made = object.__new__(kind)
+    for field, value in fields.items():
+        object.__setattr__(made, field, value)
+    return made
+
+
+def numbers(thing: Any) -> list:
+    """The arrays of a tree, in the order of JAX."""
+    return jax.tree.leaves(eqx.filter(thing, eqx.is_array))
+
+
+def with_numbers(like: Any, arrays: list[jax.Array]) -> Any:
+    """`like` with other arrays.
+
+    Raises:
+        ValueError: if their number or a shape differs.
+    """
+    old, rest = eqx.partition(like, eqx.is_array)
+    leaves, structure = jax.tree.flatten(old)
+    shapes_there = [array.shape for array in arrays]
+    shapes_here = [leaf.shape for leaf in leaves]
+    if shapes_there != shapes_here:
+        raise ValueError(
+            f"the template has {len(shapes_here)} arrays of the shapes {shapes_here}, the file "
+            f"{len(shapes_there)} of {shapes_there}"
+        )
+    return eqx.combine(jax.tree.unflatten(structure, arrays), rest)
+
+
+def as_jax(array: np.ndarray, weak: bool) -> jax.Array:
+    """On the device, in the same dtype; a scalar made from a Python number stays weakly typed."""
+    if weak and array.ndim == 0:
+        scalar = jnp.asarray(array.item())
+        if scalar.dtype == array.dtype:
+            return scalar
+    return jnp.asarray(array)
+
+
+def _fields(kind: type) -> list[str]:
+    return [field.name for field in dataclasses.fields(kind)]

@@ -1,0 +1,405 @@
+"""Worlds from MJCF, against worlds made by hand and against MuJoCo."""
+
+import os
+import sys
+
+import jax
+import jax.numpy as jnp
+import mujoco
+import numpy as np
+import pytest
+
+import jaxrb as rb
+from jaxrb.io import load
+
+FLOOR = '<geom name="floor" type="plane" size="1 1 .1" condim="1"/>'
+
+
+def mjcf(tmp_path, body, **sections):
+    """The model of an MJCF file with this world body, opened."""
+    options = sections.pop("options", {})
+    path = write(tmp_path, body, **sections)
+    return load(path, **options)
+
+
+def write(tmp_path, body, before="", after=""):
+    path = tmp_path / "model.xml"
+    path.write_text(f"<mujoco>{before}<worldbody>{body}</worldbody>{after}</mujoco>")
+    return path
+
+
+def test_free_box_bounces_as_one_made_by_hand(tmp_path):
+    model = mjcf(
+        tmp_path,
+        FLOOR + '<body name="brick" pos="0 0 1.1" euler="20 0 0"><freejoint/>'
+        '<geom type="box" size=".1 .2 .3" mass="3" condim="1"/></body>',
+        options={"restitution": 0.8},
+    )
+    half = np.array([0.1, 0.2, 0.3])
+    inertia = 3 / 3 * (np.sum(half**2) - half**2)
+    world = rb.World(
+        [rb.RigidBody(rb.Box(half), 3.0, inertia)],
+        [rb.HalfSpace()],
+        contact_law=rb.Frictionless(0.8),
+    )
+    angle = np.radians(20) / 2
+    state = rb.State(
+        np.array([[0.0, 0.0, 1.1]]),
+        np.array([[np.cos(angle), np.sin(angle), 0.0, 0.0]]),
+        np.zeros((1, 3)),
+        np.zeros((1, 3)),
+    )
+    assert model.names == ("brick",) and len(model.report) == 0
+    same(model.world, world)
+    same(model.state, state)
+    runs = [
+        rb.simulate(w, s, rb.LGVCI(0.01), 1.2)
+        for w, s in ((model.world, model.state), (world, state))
+    ]
+    assert runs[0].impacts.count >= 2
+    same(runs[0].final, runs[1].final, 1e-13)
+
+
+def same(tree, other, tolerance=1e-14):
+    assert jax.tree.structure(tree) == jax.tree.structure(other)
+    for a, b in zip(jax.tree.leaves(tree), jax.tree.leaves(other), strict=True):
+        np.testing.assert_allclose(a, b, atol=tolerance, rtol=tolerance)
+
+
+@pytest.mark.parametrize(
+    ("geom", "shape"),
+    [
+        ('type="sphere" size=".5"', rb.Sphere(0.5)),
+        ('type="sphere" size=".5" euler="10 20 30"', rb.Sphere(0.5)),
+        ('type="ellipsoid" size=".1 .2 .3"', rb.Ellipsoid((0.1, 0.2, 0.3))),
+        ('type="box" size=".1 .2 .3"', rb.Box((0.1, 0.2, 0.3))),
+        ('type="capsule" size=".1 .4"', rb.Capsule(0.1, 0.4)),
+        ('type="capsule" size=".1" fromto="0 0 -.4 0 0 .4"', rb.Capsule(0.1, 0.4)),
+        ('type="cylinder" size=".1 .4" pos="1 2 3"', rb.Cylinder(0.1, 0.4)),
+    ],
+)
+def test_primitives(tmp_path, geom, shape):
+    model = mjcf(tmp_path, f'<body><freejoint/><geom density="500" {geom}/></body>')
+    (body,) = model.world.bodies
+    if "fromto" in geom:  # MuJoCo turns the axis about itself, or end for end
+        assert isinstance(body.shape, rb.Placed)
+        body_shape = body.shape.shape
+    else:
+        body_shape = body.shape
+    same(body_shape, shape)
+    expected = shape.mass_properties(density=500.0)
+    np.testing.assert_allclose(body.mass, expected.mass, rtol=1e-13)
+    np.testing.assert_allclose(body.inertia, expected.inertia, rtol=1e-13)
+    position = [1, 2, 3] if "pos" in geom else [0, 0, 0]
+    np.testing.assert_allclose(model.state.position[0], position, atol=1e-15)
+
+
+MOVING = {
+    "inertial apart from the frame": '<body pos="1 2 3" euler="30 20 10"><freejoint/>'
+    '<inertial pos=".1 .2 .3" mass="2" fullinertia=".3 .4 .5 .01 .02 .03"/>'
+    '<geom size=".1"/></body>',
+    "welded bodies": '<body pos="1 2 3" euler="30 20 10"><freejoint/>'
+    '<geom type="box" size=".1 .2 .3" pos=".1 0 0"/>'
+    '<body pos="0 0 1" euler="10 50 70"><geom type="capsule" size=".1 .2" pos=".1 .2 .3"/>'
+    '<body pos="0 .5 0" euler="0 10 0"><inertial pos=".1 0 0" mass="30" diaginertia="1 2 2.5"/>'
+    '<geom type="ellipsoid" size=".1 .2 .1"/></body></body></body>',
+    "ball joint": '<body pos="1 2 3" euler="30 20 10"><joint type="ball" pos=".1 .2 .3"/>'
+    '<inertial pos=".3 0 .1" mass="2" diaginertia=".3 .4 .5"/>'
+    '<geom size=".1" contype="0" conaffinity="0"/>'
+    '<body pos="0 0 1"><geom type="box" size=".1 .2 .3" euler="10 20 30"/></body></body>',
+}
+
+
+@pytest.mark.parametrize("name", MOVING)
+def test_masses_and_frames_agree_with_mujoco(tmp_path, name):
+    """The energies and the momentum of a keyframe say whether mass, centre of mass, inertia,
+    attitude and velocities are right."""
+    reference = mujoco.MjModel.from_xml_path(str(write(tmp_path, MOVING[name])))
+    rng = np.random.default_rng(0)
+    q, v = rng.normal(size=reference.nq), rng.normal(size=reference.nv)
+    q[-4:] /= np.linalg.norm(q[-4:])
+    text = lambda numbers: " ".join(repr(float(x)) for x in numbers)  # noqa: E731
+    key = f'<keyframe><key name="flying" qpos="{text(q)}" qvel="{text(v)}"/></keyframe>'
+    model = mjcf(tmp_path, MOVING[name], after=key, options={"keyframe": "flying"})
+    data = mujoco.MjData(reference)
+    data.qpos[:], data.qvel[:] = q, v
+    reference.opt.enableflags |= mujoco.mjtEnableBit.mjENBL_ENERGY
+    mujoco.mj_forward(reference, data)
+    mujoco.mj_subtreeVel(reference, data)
+    world, state = model.world, model.state
+    mass = reference.body_subtreemass[1]
+    np.testing.assert_allclose(world.bodies[0].mass, mass, rtol=1e-14)
+    np.testing.assert_allclose(state.position[0], data.subtree_com[1], atol=1e-13)
+    np.testing.assert_allclose(state.velocity[0], data.subtree_linvel[1], atol=1e-13)
+    np.testing.assert_allclose(rb.kinetic_energy(world, state), data.energy[1], rtol=1e-12)
+    np.testing.assert_allclose(
+        rb.angular_momentum(world, state)
+        - np.cross(state.position[0], mass * np.asarray(state.velocity[0])),
+        data.subtree_angmom[1],
+        atol=1e-12,
+    )
+    if world.joints:
+        assert np.abs(rb.joint_errors(world, state)).max() < 1e-14
+        at_rest = load(tmp_path / "model.xml").state
+        assert np.abs(rb.joint_errors(world, at_rest)).max() < 1e-14
+
+
+def test_welded_balls_by_hand(tmp_path):
+    """Two balls of 1 and 3 kg and radius 0.1 m, 1 m apart."""
+    model = mjcf(
+        tmp_path,
+        '<body name="dumbbell" pos="0 0 5"><freejoint/><geom size=".1" mass="1"/>'
+        '<body pos="1 0 0"><geom size=".1" mass="3"/></body></body>',
+    )
+    (body,) = model.world.bodies
+    assert body.mass == 4.0
+    np.testing.assert_allclose(model.state.position, [[0.75, 0, 5]], atol=1e-15)
+    own = 4 * 0.4 * 0.01
+    across = own + 1 * 0.75**2 + 3 * 0.25**2
+    np.testing.assert_allclose(body.inertia, [own, across, across], rtol=1e-14)
+    assert isinstance(body.shape, rb.Union)
+    np.testing.assert_allclose(body.shape.a.position, [-0.75, 0, 0], atol=1e-15)
+    np.testing.assert_allclose(body.shape.b.position, [0.25, 0, 0], atol=1e-15)
+
+
+def test_turned_planes_are_obstacles(tmp_path):
+    model = mjcf(
+        tmp_path,
+        '<body pos="0 0 .5"><geom type="plane" size="1 1 1" euler="0 90 0" pos="-2 0 0"/></body>'
+        f'{FLOOR}<body pos="0 0 3"><freejoint/><geom size=".5"/></body>',
+    )
+    gaps = np.asarray(rb.gaps(model.world, model.state)).ravel()
+    np.testing.assert_allclose(np.sort(gaps), [1.5, 2.5], atol=1e-14)
+
+
+BALLS = "".join(
+    f'<body name="{name}" pos="{i} 0 2"><freejoint/>'
+    f'<geom name="{name}" size=".1" {{{name}}}/></body>'
+    for i, name in enumerate("abc")
+)
+
+
+def test_masks_and_exclusions_choose_pairs(tmp_path):
+    body = BALLS.format(a='contype="1" conaffinity="2"', b='contype="2" conaffinity="1"', c="")
+    assert mjcf(tmp_path, body).world.pairs == ((0, 1), (0, 2), (1, 2))
+    body = BALLS.format(a='contype="1" conaffinity="2"', b='contype="4" conaffinity="4"', c="")
+    assert mjcf(tmp_path, body).world.pairs == ((0, 2),)
+    body = BALLS.format(a="", b="", c="")
+    after = '<contact><exclude body1="c" body2="a"/></contact>'
+    assert mjcf(tmp_path, body, after=after).world.pairs == ((0, 1), (1, 2))
+    none = '<option><flag contact="disable" gravity="disable"/></option>'
+    model = mjcf(tmp_path, FLOOR + body, before=none)
+    assert model.world.pairs == () and model.world.obstacles == ()
+    assert not np.any(model.world.gravity)
+
+
+def test_friction(tmp_path):
+    floor = FLOOR.replace("condim", 'friction=".3" condim')
+    body = floor + BALLS.format(
+        a='friction=".2"', b='friction=".6"', c='friction=".1" priority="1"'
+    )
+    after = (
+        '<contact><pair geom1="a" geom2="b" friction=".05 .05 .005 .0001 .0001" condim="3"/>'
+        '<pair geom1="b" geom2="floor" condim="1"/></contact>'
+    )
+    model = mjcf(tmp_path, body, after=after, options={"restitution": 0.5})
+    found = {
+        (law.body, law.other, law.obstacle): float(law.law.coefficient_of_friction)
+        for law in model.world.pair_laws
+    }
+    assert found == {(0, None, 0): 0.3, (1, None, 0): 0.0, (0, 1, None): 0.05}
+    assert model.world.contact_law.friction == 0.1  # of c with the floor, a and b
+    assert {float(law.law.restitution) for law in model.world.pair_laws} == {0.5}
+
+    smooth = FLOOR + BALLS.format(a='condim="1"', b='condim="1"', c='condim="1"')
+    law = mjcf(tmp_path, smooth, options={"restitution": 0.5}).world.contact_law
+    assert isinstance(law, rb.Frictionless) and law.restitution == 0.5
+    own = rb.Coulomb(0.7, 0.1, rb.Newton())
+    after = after.replace("<pair", '<pair condim="6"', 1).replace('condim="3"', "")
+    with pytest.raises(ValueError, match="rolling"):
+        mjcf(tmp_path, body, after=after)
+    world = mjcf(tmp_path, body, after=after, options={"contact_law": own}).world
+    assert world.contact_law is own and world.pair_laws == ()
+
+
+def test_gravity_and_its_compensation(tmp_path):
+    model = mjcf(
+        tmp_path,
+        '<body gravcomp=".25"><freejoint/><geom size=".1" mass="2"/></body>',
+        before='<option gravity="0 1 -8"/>',
+    )
+    np.testing.assert_allclose(model.world.accelerations(), [[0, 0.75, -6]], rtol=1e-15)
+    frame = '<body gravcomp="1"><freejoint/><geom size=".1"/><body><site/></body></body>'
+    np.testing.assert_allclose(mjcf(tmp_path, frame).world.accelerations(), 0.0, atol=1e-14)
+
+
+def test_what_touches_nothing(tmp_path):
+    """It is no part of the shape, unless there is nothing else."""
+    visual = '<geom name="hull" type="box" size="1 1 1" contype="0" conaffinity="0"/>'
+    model = mjcf(tmp_path, f'{FLOOR}<body pos="0 0 9"><freejoint/>{visual}<geom size=".1"/></body>')
+    assert isinstance(model.world.bodies[0].shape, rb.Sphere)
+    assert [(e.element, e.name) for e in model.report] == [("geom", "hull")]
+    assert model.world.bodies[0].mass > 8000
+    model = mjcf(tmp_path, f"<body><freejoint/>{visual}</body>")
+    assert isinstance(model.world.bodies[0].shape, rb.Box)
+    bare = '<inertial pos="1 0 0" mass="2" diaginertia="3 4 5"/>'
+    (body,) = mjcf(tmp_path, f"<body><freejoint/>{bare}</body>").world.bodies
+    solid = body.shape.mass_properties(mass=2.0).inertia
+    solid = solid if solid.ndim == 2 else jnp.diag(solid)
+    np.testing.assert_allclose(solid, np.diag([3, 4, 5]), atol=1e-13)
+
+
+def test_meshes_by_their_hulls(tmp_path):
+    corners = " ".join(f"{x} {y} {z}" for x in (0, 2) for y in (0, 1) for z in (0, 3))
+    model = mjcf(
+        tmp_path,
+        '<body pos="5 0 0"><freejoint/><geom type="mesh" mesh="m" mass="6"/></body>',
+        before=f'<asset><mesh name="m" vertex="{corners} 1 .5 1.5"/></asset>',
+    )
+    (body,) = model.world.bodies
+    assert body.shape.vertices.shape == (8, 3)
+    np.testing.assert_allclose(model.state.position, [[6, 0.5, 1.5]], rtol=1e-6)
+    reach = np.abs(np.asarray(body.shape.vertices))
+    np.testing.assert_allclose(reach, np.tile([1, 0.5, 1.5], (8, 1)), rtol=1e-6)
+
+
+BALL = '<body name="ball" pos="0 0 3"><freejoint/><geom name="ball" size=".1"/></body>'
+UNKNOWN = {
+    "hinge": (BALL + '<body><joint name="arm" type="hinge"/><geom size=".1"/></body>', {}),
+    "slide": (BALL + '<body><joint name="arm" type="slide"/><geom size=".1"/></body>', {}),
+    "ball joint between": (
+        BALL.replace(
+            "</body>", '<body><joint name="arm" type="ball"/><geom size=".1"/></body></body>'
+        ),
+        {},
+    ),
+    "mocap": (BALL + '<body name="arm" mocap="true"><geom size=".1"/></body>', {}),
+    "box fixed": (BALL + '<geom name="arm" type="box" size="1 1 1"/>', {}),
+    "damping": (BALL.replace("<freejoint/>", '<joint name="arm" type="free" damping="1"/>'), {}),
+    "stiffness": (
+        BALL.replace("<freejoint/>", '<joint name="arm" type="ball" stiffness="1"/>'),
+        {},
+    ),
+    "range": (BALL.replace("<freejoint/>", '<joint name="arm" type="ball" range="0 10"/>'), {}),
+    "viscosity": (BALL, {"before": '<option viscosity="1"/>'}),
+    "override": (BALL, {"before": '<option><flag override="enable"/></option>'}),
+    "actuator": (
+        BALL,
+        {"after": '<actuator><general body="ball" name="arm" biastype="none"/></actuator>'},
+    ),
+    "constraints": (BALL, {"after": '<equality><weld name="arm" body1="ball"/></equality>'}),
+    "tendon": (
+        BALL + '<site name="s"/><site name="t" pos="1 0 0"/>',
+        {
+            "after": '<tendon><spatial name="arm"><site site="s"/><site site="t"/></spatial>'
+            "</tendon>"
+        },
+    ),
+    "torsional": (FLOOR + BALL.replace('size=".1"', 'size=".1" condim="4"'), {}),
+    "rolling": (FLOOR + BALL.replace('size=".1"', 'size=".1" condim="6"'), {}),
+    "margin": (FLOOR + BALL.replace('size=".1"', 'size=".1" margin=".01"'), {}),
+    "excluded, but every body": (
+        FLOOR + BALL + BALL.replace('"ball"', '"other"').replace("0 0 3", "1 0 3"),
+        {"after": '<contact><exclude body1="ball" body2="world"/></contact>'},
+    ),
+    "differs by direction": (
+        FLOOR + BALL,
+        {"after": '<contact><pair geom1="ball" geom2="floor" friction=".1 .2 0 0 0"/></contact>'},
+    ),
+    "different friction": (
+        FLOOR + BALL.replace("</body>", '<geom size=".1" pos="1 0 0" friction="3"/></body>'),
+        {},
+    ),
+    "others do not": (
+        BALL
+        + BALL.replace('"ball"', '"other"').replace(
+            "</body>", '<geom size=".1" contype="2" conaffinity="2"/></body>'
+        )
+        + '<body><freejoint/><geom size=".1" contype="3" conaffinity="3"/></body>',
+        {},
+    ),
+    "ball joints": (
+        FLOOR + BALL + '<body><joint type="ball"/><geom size=".1"/></body>',
+        {},
+    ),
+    "welded together differs": (
+        BALL.replace("</body>", '<body gravcomp="1"><geom size=".1"/></body></body>'),
+        {},
+    ),
+}
+
+
+@pytest.mark.parametrize("why", UNKNOWN)
+def test_unknown_physics(tmp_path, why):
+    body, sections = UNKNOWN[why]
+    path = write(tmp_path, body, **sections)
+    with pytest.raises(ValueError, match=why) as error:
+        load(path)
+    assert str(path) in str(error.value) and "strict=False" in str(error.value)
+    if "arm" in body + str(sections):
+        assert "'arm'" in str(error.value)
+    model = load(path, strict=False)
+    assert "ball" in model.names
+    assert any(why in str(entry) for entry in model.report.lost)
+    assert "changes the motion" in str(model.report) and why in str(model.report)
+
+
+def test_harmless_parts_are_listed(tmp_path):
+    model = mjcf(
+        tmp_path,
+        '<light name="sun"/><camera name="eye"/><geom name="far" type="box" size="1 1 1"'
+        ' contype="0" conaffinity="0"/>' + BALL,
+        after='<sensor><clock name="clock"/></sensor>'
+        '<equality><weld name="off" body1="ball" active="false"/></equality>',
+    )
+    assert not model.report.lost
+    assert {e.name for e in model.report.harmless} == {"sun", "eye", "far", "clock", "off"}
+    assert str(model.report).startswith("Left out, which does not:\n  camera 'eye'")
+    assert str(mjcf(tmp_path, BALL).report) == "Everything was understood."
+
+
+def test_single_precision(tmp_path):
+    with jax.enable_x64(False):
+        model = mjcf(tmp_path, FLOOR + BALL)
+        assert {leaf.dtype.name for leaf in jax.tree.leaves(model)} == {"float32"}
+
+
+def test_models_in_mujoco():
+    folder = os.path.join(os.path.dirname(mujoco.__file__), "testdata")
+    path = os.path.join(folder, "model.xml")
+    assert os.path.exists(path), "this MuJoCo comes without its model: find another one here"
+    with pytest.raises(ValueError, match="hipz_0"):
+        load(path)
+    model = load(path, strict=False)
+    assert model.names[0] == "head" and {"cylinder", "tumbling"} <= set(model.names)
+    assert len(model.world.forces) == 1  # gravcomp of the head
+    reference = mujoco.MjModel.from_xml_path(path)
+    for name, body in zip(model.names, model.world.bodies, strict=True):
+        if not name.startswith("number"):
+            np.testing.assert_allclose(body.mass, reference.body(name).mass[0], rtol=1e-14)
+
+
+def test_errors(tmp_path, monkeypatch):
+    with pytest.raises(FileNotFoundError, match=r"nowhere\.xml"):
+        load(tmp_path / "nowhere.xml")
+    path = tmp_path / "model.xml"
+    for text, message in {
+        "hello": "is no XML",
+        "<html/>": "its root is <html>",
+        "<mujoco><worldbody><thing/></worldbody></mujoco>": "thing",
+        "<mujoco/>": "no body that moves",
+    }.items():
+        path.write_text(text)
+        with pytest.raises(ValueError, match=message):
+            load(path)
+    write(tmp_path, BALL, after='<keyframe><key name="up"/></keyframe>')
+    with pytest.raises(ValueError, match=r"no keyframe 'down'; it has \['up'\]"):
+        load(path, keyframe="down")
+    assert load(path, keyframe=0).names == ("ball",)
+    other = tmp_path / "model.sdf"
+    other.write_text("<sdf/>")
+    with pytest.raises(ValueError, match=r"'.sdf' is not known; known are .jaxrb, .xml"):
+        load(other)
+    monkeypatch.setitem(sys.modules, "mujoco", None)
+    with pytest.raises(ImportError, match=r"jaxrb\[mjcf\]"):
+        load(path)
