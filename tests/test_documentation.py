@@ -1,0 +1,85 @@
+"""README, pages and notebooks: their code runs, and nothing public is left out."""
+
+import importlib
+import inspect
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+import jaxrb
+
+ROOT = Path(jaxrb.__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs/pages").glob("*.md"))]
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
+MODULES = ["jaxrb", "jaxrb.viz", "jaxrb.io", "jaxrb.rotations"]
+
+
+def blocks(page):
+    return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+
+
+def public(name):
+    """The names a module re-exports, and what they are."""
+    module = importlib.import_module(name)
+    names = [n for n in vars(module) if not n.startswith("_") and n != "importlib"]
+    values = {n: getattr(module, n) for n in names}
+    return {n: v for n, v in values.items() if inspect.isclass(v) or inspect.isfunction(v)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_code_blocks_run(page, tmp_path):
+    """Those of one page after each other, in a process of their own."""
+    code = "\n".join(blocks(page))
+    run = subprocess.run(
+        [sys.executable, "-W", "error::DeprecationWarning:__main__", "-c", code],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert run.returncode == 0, run.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_notebooks_run(path, tmp_path):
+    notebook = nbformat.read(path, as_version=4)
+    resources = {"metadata": {"path": str(tmp_path)}}
+    NotebookClient(notebook, timeout=600, kernel_name="python3", resources=resources).execute()
+
+
+def test_there_are_pages_and_notebooks():
+    assert len(blocks(PAGES[0])) >= 1
+    assert len(NOTEBOOKS) >= 5
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_public_names_have_docstrings(module):
+    for name, value in public(module).items():
+        assert value.__doc__, f"{module}.{name}"
+        # Equinox and dataclasses write signatures where there is no text.
+        assert not value.__doc__.startswith(f"{name}("), f"{module}.{name}"
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_public_names_are_in_the_reference(module):
+    reference = "".join(page.read_text() for page in (ROOT / "docs/pages/api").glob("*.md"))
+    listed = {line.rsplit(".", 1)[1] for line in re.findall(r"^::: (\S+)$", reference, re.M)}
+    assert set(public(module)) - listed == set()
+
+
+def test_the_reference_names_what_exists():
+    for page in (ROOT / "docs/pages/api").glob("*.md"):
+        for path in re.findall(r"^::: (\S+)$", page.read_text(), re.MULTILINE):
+            owner, name = path.rsplit(".", 1)
+            try:
+                found = hasattr(importlib.import_module(owner), name)
+            except ModuleNotFoundError:
+                found = False
+            assert found, path
