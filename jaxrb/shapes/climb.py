@@ -1,4 +1,4 @@
-"""Walks on the edges and faces of a solid: onto them, and along them to their furthest points.
+"""Walks on the edges and faces of a solid: onto them, and along them to their highest points.
 
 An edge is where two smooth surfaces meet, a face a part of one.
 """
@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Float
 
 from ..math import Mat3, Vec3, cross, dot, select, solve3, zeros_like
 from ..math.tangents import keep_rule, sparse_jvp
+from .aim import AbstractAim
 from .region import Patch, Region
 
 # In units of the round-off of coordinates, eps times the bounding radius: how far outside a
@@ -49,20 +50,20 @@ class _OnEdge(NamedTuple):
         return self.first * (-g[0] - sag[0]) + self.second * (-g[1] - sag[1])
 
     def slope(self, d: Vec3) -> Float[Array, ""]:
-        """Of the height d . z along the edge."""
+        """Of a height with the gradient d along the edge."""
         return jnp.abs(dot(d, self.tangent)) / length(self.tangent)
 
     def multipliers(self, d: Vec3) -> Float[Array, "2"]:
         """Of the gradients in d."""
         return jnp.stack([dot(d, self.first), dot(d, self.second)])
 
-    def uphill(self, d: Vec3, bends: Callable, least) -> tuple[Vec3, Float[Array, "2"]]:
+    def uphill(self, d: Vec3, bow, bends: Callable, least) -> tuple[Vec3, Float[Array, "2"]]:
         """Newton's step for the height along the edge, whose second derivative is given the sign
         that leads up and at least the size `least`; the second derivatives of both surfaces
         along the step."""
         n = self.tangent
         curvature = dot(n, bends(n))
-        bend = jnp.abs(jnp.sum(self.multipliers(d) * curvature))
+        bend = jnp.abs(jnp.sum(self.multipliers(d) * curvature) + bow * dot(n, n))
         step = dot(d, n) / jnp.maximum(bend, least * dot(n, n))
         return n * step, curvature * step**2
 
@@ -85,7 +86,7 @@ class _OnFace(NamedTuple):
         return self.gradient * ((-self.values[0] - sag[0]) / dot(self.gradient, self.gradient))
 
     def slope(self, d: Vec3) -> Float[Array, ""]:
-        """Of the height d . z along the surface."""
+        """Of a height with the gradient d along the surface."""
         return length(self._up(d))
 
     def multipliers(self, d: Vec3) -> Float[Array, "1"]:
@@ -95,7 +96,7 @@ class _OnFace(NamedTuple):
     def _up(self, d: Vec3) -> Vec3:
         return d - self.outward * dot(d, self.outward)
 
-    def uphill(self, d: Vec3, bends: Callable, least) -> tuple[Vec3, Float[Array, "1"]]:
+    def uphill(self, d: Vec3, bow, bends: Callable, least) -> tuple[Vec3, Float[Array, "1"]]:
         """The same on the surface, where the eigenvalues of the second derivative are changed."""
         along = self._up(d)
         across = cross(self.outward, along)
@@ -103,7 +104,7 @@ class _OnFace(NamedTuple):
         aa, ab = dot(along, along_bent)[0], dot(across, along_bent)[0]
         bb = dot(across, across_bent)[0]
         multiplier, steepness = self.multipliers(d)[0], dot(along, along)
-        mean, half = multiplier * (aa + bb) / 2, multiplier * (aa - bb) / 2
+        mean, half = multiplier * (aa + bb) / 2 + bow * steepness, multiplier * (aa - bb) / 2
         off = multiplier * ab
         spread = jnp.sqrt(half * half + off * off)
         apart = jnp.where(spread > 0, spread, 1.0)
@@ -122,7 +123,7 @@ class Top(NamedTuple):
     point: Vec3  # [m]
     onto: Vec3  # the step from there to the edge or face [m]
     slope: Float[Array, ""]  # of the height along the edge or face
-    multiplier: Float[Array, ""]  # of the gradients in the direction, the least
+    multiplier: Float[Array, ""]  # of the gradients in that of the height, the least
     radius: Float[Array, ""]  # within which the next step would have been [m]
     outward: Vec3  # unit
 
@@ -166,12 +167,12 @@ class Ground(eqx.Module):
         on_it = length(end.onto()) <= OUTSIDE * self.unit
         return point, on_it & self.contains(point, end.outward)
 
-    def climb(self, direction: Vec3, patch: Patch, start: Vec3, radius: Float[Array, ""]) -> Top:
-        """The furthest point of an edge or face near a start, by Newton's method.
+    def climb(self, aim: AbstractAim, patch: Patch, start: Vec3, radius: Float[Array, ""]) -> Top:
+        """The highest point of an edge or face near a start, by Newton's method.
 
-        The height d . z is expanded to second order along the edge or face, whose curvature
-        comes from the Lagrangian. Steps always lead up; they are bounded by a radius that is
-        halved where they turn back without becoming shorter.
+        The height is expanded to second order along the edge or face, whose curvature comes
+        from the Lagrangian. Steps always lead up; they are bounded by a radius that is halved
+        where they turn back without becoming shorter.
         """
         eps = jnp.finfo(radius.dtype).eps
         view = _view(patch)
@@ -182,12 +183,12 @@ class Ground(eqx.Module):
             def bends(tangent: Vec3) -> Vec3:
                 return jax.jvp(lambda z: patch.jets(z)[1], (point,), (tangent,))[1]
 
-            here = view(point)
-            step, bend = here.uphill(direction, bends, eps / self.size)
+            here, d = view(point), aim.uphill(point)
+            step, bend = here.uphill(d, aim.bow(point), bends, eps / self.size)
             back_and_forth = dot(step, before) < -dot(before, before) / 4
             radius = jnp.where(back_and_forth, radius / 2, radius)
             # At the top, where the slope is round-off, the step would be noise.
-            climbing = here.slope(direction) > 8 * eps
+            climbing = here.slope(d) > 8 * self.angle(aim, point)
             part = jnp.where(climbing, radius / jnp.maximum(length(step), radius), 0.0)
             # Surfaces bend away from the step by half their second derivative along it.
             back = self.within_reach(here.onto(bend * (part * part / 2)))
@@ -196,9 +197,13 @@ class Ground(eqx.Module):
         zero = jnp.zeros_like(radius)
         carry = start, Vec3(zero, zero, zero), radius
         point, _, radius = jax.lax.fori_loop(0, _CLIMBS, turn, carry)
-        end = view(point)
-        multiplier = jnp.min(end.multipliers(direction))
-        return Top(point, end.onto(), end.slope(direction), multiplier, radius, end.outward)
+        end, d = view(point), aim.uphill(point)
+        multiplier = jnp.min(end.multipliers(d))
+        return Top(point, end.onto(), end.slope(d), multiplier, radius, end.outward)
+
+    def angle(self, aim: AbstractAim, point: Vec3) -> Float[Array, ""]:
+        """Round-off of the angle of the gradient of a height."""
+        return jnp.finfo(self.size.dtype).eps * (1 + self.size * aim.bow(point))
 
 
 def _view(patch: Patch) -> Callable[[Vec3], _OnEdge | _OnFace]:
@@ -212,16 +217,16 @@ class Equations(NamedTuple):
     onto: Callable[..., Vec3]
 
 
-def _edge_values(point: Vec3, surfaces, direction: Vec3, region: Region) -> Vec3:
+def _edge_values(point: Vec3, surfaces, aim: AbstractAim, region: Region) -> Vec3:
     (g_1, g_2), gradients = region.pick(surfaces).jets(point)
-    return Vec3(g_1, g_2, dot(direction, cross(*unstack(gradients))))
+    return Vec3(g_1, g_2, dot(aim.uphill(point), cross(*unstack(gradients))))
 
 
-def _face_values(point: Vec3, surfaces, direction: Vec3, region: Region) -> Vec3:
+def _face_values(point: Vec3, surfaces, aim: AbstractAim, region: Region) -> Vec3:
     (g,), gradients = region.pick(surfaces).jets(point)
     (a,) = unstack(gradients)
     # Two vectors across the direction (Duff et al. 2017).
-    d = direction
+    d = aim.uphill(point)
     sign = jnp.where(d.z < 0, -1.0, 1.0).astype(d.z.dtype)
     scale = sign * d.x / (sign + d.z)
     across = Vec3(1 - scale * d.x, -scale * d.y, -sign * d.x)
@@ -241,8 +246,8 @@ def _onto_corner(point: Vec3, surfaces, region: Region) -> Vec3:
     return -solve3(Mat3(*unstack(gradients)), Vec3(*values))
 
 
-# Zero at the furthest point of the edge of two surfaces, at that of a surface, where its
-# gradient is along the direction, and where three surfaces meet.
+# Zero at the highest point of the edge of two surfaces, at that of a surface, where its
+# gradient is along that of the height, and where three surfaces meet.
 EDGE = Equations(_edge_values, _onto_patch)
 FACE = Equations(_face_values, _onto_patch)
 CORNER = Equations(_corner_values, _onto_corner)
@@ -253,7 +258,7 @@ def root(equations: Equations, start: Vec3, used: Bool[Array, ""], args: tuple) 
     """The root of some equations, which is `start` to round-off; see `Equations`.
 
     It has no derivatives where it is not `used`, and no finite ones where the equations are
-    singular: where the direction is normal to all of an edge or face.
+    singular: where all of an edge or face has the greatest height.
     """
     step = equations.onto(start, *args)
     return start + select(used, step, zeros_like(step))

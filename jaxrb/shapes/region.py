@@ -145,17 +145,19 @@ class Region(eqx.Module):
     """A solid as a formula over surfaces, with what else is known of its support.
 
     The furthest point of the solid is that of one of `solids`, one of `corners`, a point where
-    surfaces meet, or one on a surface that is `seeded`. Array leaves have two axes, so that
+    surfaces meet, or one on a surface that is `seeded`; the point closest to another may also
+    be on any surface that bounds none of `solids`. Array leaves have two axes, so that
     `components` leaves them alone.
     """
 
     quadrics: Float[Array, "n_quadrics 13"]
     levels: tuple[AbstractSolid, ...]  # by their signed distances
-    solids: tuple[AbstractSolid, ...]  # convex, of known support, not complemented
+    solids: tuple[AbstractSolid, ...]  # convex, of known support and distance, not complemented
     middles: Float[Array, "n_solids 3"]  # a point inside of each [m]
     corners: Float[Array, "n_corners 3"]  # of these solids [m]
     formula: Node = eqx.field(static=True)
     flat: tuple[bool, ...] = eqx.field(static=True)  # which quadrics are planes
+    known: tuple[bool, ...] = eqx.field(static=True)  # which quadrics bound one of `solids`
     inside: tuple[bool, ...] = eqx.field(static=True)  # which levels are not complemented
     seeded: tuple[bool, ...] = eqx.field(static=True)  # which are of unknown support
     owners: tuple[int, ...] = eqx.field(static=True)  # the solid of each corner
@@ -169,7 +171,8 @@ class Region(eqx.Module):
             quadrics = Quadric.of(quadrics).complement().rows()
         none = jnp.zeros_like(quadrics, shape=(0, 3))
         formula = Node(inside, (0, len(flat)))
-        return Region(quadrics, (), (), none, none, formula, flat, (), (), (), True)
+        known = (False,) * len(flat)
+        return Region(quadrics, (), (), none, none, formula, flat, known, (), (), (), True)
 
     @staticmethod
     def of_distance(solid: AbstractSolid, inside: bool, seeded: bool) -> Region:
@@ -178,7 +181,7 @@ class Region(eqx.Module):
         formula = Node(True, (0, 0), (0,))
         quadrics = jnp.zeros_like(none, shape=(0, 13))
         inner = Region(
-            quadrics, (solid,), (), none, none, formula, (), (inside,), (seeded,), (), True
+            quadrics, (solid,), (), none, none, formula, (), (), (inside,), (seeded,), (), True
         )
         return inner._with_support(solid) if inside and not seeded else inner
 
@@ -202,9 +205,10 @@ class Region(eqx.Module):
         corners = self.corners if corners is None else corners
         return dataclasses.replace(
             self,
-            solids=solid.parts(),
+            solids=(solid,),
             middles=middle,
             corners=corners,
+            known=(True,) * len(self.flat),
             owners=(0,) * len(corners),
         )
 
@@ -233,6 +237,7 @@ class Region(eqx.Module):
             join("corners"),
             Node(every, (0, 0), (), tuple(nodes)),
             every_one("flat"),
+            every_one("known"),
             every_one("inside"),
             every_one("seeded"),
             tuple(owners),

@@ -1,15 +1,16 @@
-"""Support points of solids that have none in closed form (Tran and Leok, eqs. 88-89).
+"""Points of solids that have no closed form: furthest along a direction (Tran and Leok,
+eqs. 88-89), or closest to a point outside.
 
-The point of a solid that is furthest along a direction is one of
+With the height of `aim.py` the highest point of a solid is one of
 
-- the support point of one of the convex solids it is made of, known in closed form;
-- a corner, where three surfaces meet, found once for all directions;
-- a point of an edge, where two surfaces meet, or of a surface of unknown support. These are
-  searched for each direction, by climbs from the best of many seeds that are spread over edges
-  and surfaces once for all directions.
+- that of one of the convex solids it is made of, known in closed form;
+- a corner, where three surfaces meet, found once for all aims;
+- a point of an edge, where two surfaces meet, or of a surface that is not of a known solid.
+  These are searched for each aim, by climbs from the best of many seeds that are spread over
+  edges and surfaces once for all aims.
 
-Every candidate is checked to lie in the solid, so none is too far out. The furthest one is
-refused, and the height NaN, if a seed or an unfinished climb lies further. What no seed has
+Every candidate is checked to lie in the solid, so none is too high. The highest one is
+refused, and the height NaN, if a seed or an unfinished climb lies higher. What no seed has
 seen is missed: an edge or a bump much smaller than the spacing of the seeds on its surface.
 """
 
@@ -20,13 +21,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from ..math import Vec3, dot, select, zeros_like
+from ..math import Vec3, select
+from .aim import AbstractAim, Along, Near
 from .base import AbstractSolid
 from .climb import EDGE, FACE, OUTSIDE, Ground, length, root
 from .region import Region
 
-# In units of eps: the sine of the angle by which the direction may miss the span of the normals
-# at the furthest point. The height is of second order in it.
+# In units of its round-off: the sine of the angle by which the gradient of the height may miss
+# the span of the normals at the highest point. The height is of second order in it.
 _ANGLE = 1024
 _STARTS = 4  # climbs at a time
 
@@ -40,13 +42,13 @@ class Seeds(eqx.Module):
     reach: Float[Array, "n 1"]  # distance of the second of them [m]
     surfaces: tuple[tuple[int, ...], ...] = eqx.field(static=True)  # two for an edge, or one
 
-    def heights(self, d: Vec3) -> Float[Array, " n"]:
-        """d . z, and -inf for placeholders."""
-        return jnp.where(self.exist[:, 0], dot(d, Vec3.of(self.points)), -jnp.inf)
+    def heights(self, aim: AbstractAim) -> Float[Array, " n"]:
+        """-inf for placeholders."""
+        return jnp.where(self.exist[:, 0], aim.height(Vec3.of(self.points)), -jnp.inf)
 
 
 class Searched(AbstractSolid):
-    """A solid prepared for the search of its support points; see `prepare`.
+    """A solid prepared for the search of its support or of its closest points; see `prepare`.
 
     Array leaves have two axes or more, so that `components` leaves them alone; in a stack of
     solids `size` tells how many more.
@@ -73,71 +75,87 @@ class Searched(AbstractSolid):
         points any.
         """
         if direction.x.ndim == 0:
-            return _furthest(self, direction)
+            return _highest(self, Along(direction))
         solid, axis = self, 0 if self.size.ndim else None
         if axis == 0 and self.size.shape[0] < direction.x.shape[0]:  # an axis of length 1
             solid, axis = jax.tree.map(lambda leaf: leaf[0], self), None
         return jax.vmap(Searched.support_map, in_axes=(axis, 0))(solid, direction)
 
+    def closest_map(self, point: Vec3) -> tuple[Float[Array, ""], Vec3]:
+        """The distance of one point outside, and the closest point; NaN where the search fails.
+
+        Of several that are closest to round-off any is taken.
+        """
+        height, closest = _highest(self, Near(point))
+        return -height, closest
+
 
 @jax.jit
-def _furthest(solid: Searched, direction: Vec3) -> tuple[Float[Array, ""], Vec3]:
-    """The support for one direction.
+def _highest(solid: Searched, aim: AbstractAim) -> tuple[Float[Array, ""], Vec3]:
+    """The greatest height, and where.
 
     The candidates are compared without derivatives; the chosen one has those of its formula,
     or of the equations that it solves.
     """
-    frozen, d = jax.lax.stop_gradient((solid, direction))
+    frozen, view = jax.lax.stop_gradient((solid, aim))
     ground = Ground(frozen.boundary, frozen.size)
-    witnesses = jnp.where(frozen.is_witness[:, 0], dot(d, Vec3.of(frozen.witnesses)), -jnp.inf)
-    pending = jnp.max(witnesses, initial=-jnp.inf)
+    witnesses = view.height(Vec3.of(frozen.witnesses))
+    pending = jnp.max(jnp.where(frozen.is_witness[:, 0], witnesses, -jnp.inf), initial=-jnp.inf)
 
     candidates = []
     if solid.boundary.solids:
-        points = [shape.support_map(direction)[1] for shape in solid.boundary.solids]
+        points = [aim.best_of(shape) for shape in solid.boundary.solids]
         at = Vec3.of(jnp.stack([jax.lax.stop_gradient(point).array() for point in points]))
         outward = at - Vec3.of(frozen.boundary.middles)
         inside = jax.vmap(ground.contains)(at, outward / length(outward))
-        candidates += zip(jnp.where(inside, dot(d, at), -jnp.inf), points, strict=True)
+        candidates += zip(jnp.where(inside, view.height(at), -jnp.inf), points, strict=True)
     if len(solid.corners):
-        candidates.append(_furthest_corner(solid, d, ground))
+        candidates.append(_highest_corner(solid, view, ground))
     for seeds in frozen.seeds:
-        found, start, surfaces, above = _search(ground, seeds, d)
+        found, start, surfaces, above = _search(ground, seeds, view)
         pending = jnp.maximum(pending, above)
         used = jnp.all(jnp.stack([found > -jnp.inf, *(found > h for h, _ in candidates)]))
         equations = EDGE if surfaces.size == 2 else FACE
-        point = root(equations, start, used, (surfaces, direction, solid.boundary))
+        point = root(equations, start, used, (surfaces, aim, solid.boundary))
         candidates.append((found, point))
 
     best, point = candidates[0]
     for height, other in candidates[1:]:
         best, point = select(height > best, (height, other), (best, point))
-    good = best >= pending - 4 * OUTSIDE * ground.unit
-    support = dot(direction, point), point
-    return select(good, support, jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan), support))
+    round_off = jnp.maximum(ground.unit, jnp.finfo(best.dtype).eps * jnp.abs(best))
+    good = best >= pending - 4 * OUTSIDE * round_off
+    found = aim.height(point), point
+    return select(good, found, jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan), found))
 
 
-def _furthest_corner(solid: Searched, d: Vec3, ground: Ground) -> tuple[Float[Array, ""], Vec3]:
-    """Its height, -inf without corners; the middle of all that are furthest to round-off."""
+def _highest_corner(
+    solid: Searched, aim: AbstractAim, ground: Ground
+) -> tuple[Float[Array, ""], Vec3]:
+    """Its height, -inf without corners; the middle of all that are as high to round-off, if they
+    are on one plane."""
     corners = Vec3.of(solid.corners)
-    heights = dot(d, jax.lax.stop_gradient(corners))
+    heights = aim.height(jax.lax.stop_gradient(corners))
     heights = jnp.where(solid.is_corner[:, 0], heights, -jnp.inf)
     best = jnp.max(heights)
-    weight = (heights >= best - 8 * ground.unit).astype(best.dtype)
-    weight = weight / jnp.sum(weight)
+    if isinstance(aim, Along):
+        weight = (heights >= best - 8 * ground.unit).astype(best.dtype)
+        weight = weight / jnp.sum(weight)
+    else:
+        order = jnp.arange(len(heights), dtype=jnp.int32)
+        weight = (order == jnp.argmax(heights).astype(jnp.int32)).astype(best.dtype)
     return best, jax.tree.map(lambda c: jnp.sum(weight * c), corners)
 
 
-def _search(ground: Ground, seeds: Seeds, d: Vec3) -> tuple:
+def _search(ground: Ground, seeds: Seeds, aim: AbstractAim) -> tuple:
     """Climbs from the best seeds, among those that are higher than their neighbours.
 
     Returns:
-        The height of the furthest point that was found, -inf if none was; the point; its
-        surfaces; how far a seed lies or an unfinished climb may lead.
+        The height of the highest point that was found, -inf if none was; the point; its
+        surfaces; how high a seed lies or an unfinished climb may lead.
     """
-    heights = seeds.heights(d)
-    eps, n = jnp.finfo(heights.dtype).eps, len(heights)
-    around = dot(d, Vec3.of(seeds.neighbors))
+    heights = seeds.heights(aim)
+    n = len(heights)
+    around = aim.height(Vec3.of(seeds.neighbors))
     score = jnp.where(heights >= jnp.max(around, axis=1), heights, -jnp.inf)
     order = jnp.arange(n, dtype=jnp.int32)
     # How far a top between a seed and its neighbours may lie above it: an eighth of the second
@@ -150,10 +168,11 @@ def _search(ground: Ground, seeds: Seeds, d: Vec3) -> tuple:
         seed_height = jnp.max(score)
         here = order == jnp.min(jnp.where(score == seed_height, order, n))
         seed, reach, rise, surfaces = _pick(here, *table)
-        top = ground.climb(d, ground.region.pick(surfaces), Vec3.of(seed), reach[0])
-        height, exists = dot(d, top.point), seed_height > -jnp.inf
-        settled = (length(top.onto) <= OUTSIDE * ground.unit) & (top.slope <= _ANGLE * eps)
-        found = settled & (top.multiplier >= -_ANGLE * eps)
+        top = ground.climb(aim, ground.region.pick(surfaces), Vec3.of(seed), reach[0])
+        height, exists = aim.height(top.point), seed_height > -jnp.inf
+        angle = _ANGLE * ground.angle(aim, top.point)
+        settled = (length(top.onto) <= OUTSIDE * ground.unit) & (top.slope <= angle)
+        found = settled & (top.multiplier >= -angle)
         found &= exists & ground.contains(top.point, top.outward)
         near = ground.region.distance(top.point) <= length(top.onto) + OUTSIDE * ground.unit
         above = jnp.minimum(seed_height + rise[0], height + top.slope * top.radius)
@@ -161,8 +180,9 @@ def _search(ground: Ground, seeds: Seeds, d: Vec3) -> tuple:
         best = select(found & (height > best[0]), (height, top.point, surfaces), best)
         return (jnp.where(here, -jnp.inf, score), best, jnp.maximum(highest, above)), None
 
-    lowest = jnp.full_like(d.x, -jnp.inf)
-    none = lowest, zeros_like(d), table[3][0]
+    lowest = jnp.full_like(ground.size, -jnp.inf)
+    zero = jnp.zeros_like(lowest)
+    none = lowest, Vec3(zero, zero, zero), table[3][0]
     carry = score, none, jnp.maximum(lowest, jnp.max(heights))
     (_, best, highest), _ = jax.lax.scan(start, carry, None, length=min(_STARTS, n))
     return *best, highest

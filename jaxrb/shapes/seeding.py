@@ -28,12 +28,18 @@ def searched_support(solid: AbstractSolid, direction: Vec3) -> tuple[Float[Array
     return components(prepare(arrays(solid))).support_map(direction)
 
 
-@jax.jit
-def prepare(solid: AbstractSolid) -> Searched:
+@partial(jax.jit, static_argnames="near")
+def prepare(solid: AbstractSolid, near: bool = False) -> Searched:
     """Finds the corners of a solid and spreads seeds over its edges and surfaces.
 
     Nothing is differentiated through this; corners carry the derivatives of the surfaces that
     meet there.
+
+    Args:
+        solid: of any shape.
+        near: whether points closest to others are sought, in place of support points. They may
+            be on the edges of planes, and on surfaces that no known solid has: on those of
+            holes and of half-spaces.
     """
     region = solid.region()
     size = jax.lax.stop_gradient(solid.bounding_radius())
@@ -44,8 +50,18 @@ def prepare(solid: AbstractSolid) -> Searched:
     for pair in region.formula.meeting(n_quadrics):
         meeting[pair] = meeting[pair[::-1]] = True
 
-    edges = np.argwhere(np.triu(meeting) & ~(flat[:, None] & flat))
-    seeded = np.array([*[False] * n_quadrics, *region.seeded], bool)
+    if near:
+        # Those of one known solid are found with its own closest point.
+        solid_of = _solid_of(region.formula, n)
+        sought = solid_of[:, None] != solid_of
+        seeded = [not known for known in region.known]
+        seeded += [not i or s for i, s in zip(region.inside, region.seeded, strict=True)]
+    else:
+        # Where planes meet only corners are furthest, and all others of one solid are its own.
+        sought = ~(flat[:, None] & flat)
+        seeded = [*[False] * n_quadrics, *region.seeded]
+    edges = np.argwhere(np.triu(meeting) & sought)
+    seeded = np.array(seeded, bool)
     faces, others = (np.flatnonzero(chosen)[:, None] for chosen in (seeded, ~seeded))
     seeds, on_edges = [], None
     if len(edges):
