@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float
 from ..bodies import Phase
 from ..math import Vec3, cross, dot, norm, rotate, rotate_inverse
 from .base import AbstractContacts, AbstractContactSet, ContactKinematics
-from .forms import AbstractForm
+from .forms import AbstractForm, Nearest
 from .separation import separation
 from .single import at
 
@@ -91,7 +91,7 @@ class BodyContacts(AbstractContactSet):
 
     @property
     def searched(self):
-        return False
+        return any(isinstance(form, Nearest) for form in self.forms)
 
     def _find(self, phase):
         (x, q), (y, p) = (

@@ -24,6 +24,7 @@ from ..shapes import (
     ConvexPolyhedron,
     Difference,
     Ellipsoid,
+    Implicit,
     Intersection,
     Placed,
     Rounded,
@@ -31,6 +32,8 @@ from ..shapes import (
     Sphere,
 )
 from ..shapes.base import components
+from ..shapes.search import Searched
+from ..shapes.seeding import prepare
 
 
 class Separation(NamedTuple):
@@ -71,7 +74,6 @@ class Polytope(AbstractForm):
     normal: Vec3  # of each face, unit, (n_faces,); zero where a face is only filled up
     offset: Float[Array, " n_faces"]  # normal . z on the face [m]; infinite there
     radius: Float[Array, ""]  # [m]
-    rounded: bool = eqx.field(static=True)
 
     @property
     def has_faces(self) -> bool:
@@ -85,10 +87,7 @@ class Polytope(AbstractForm):
         )
         vertices = rotate(turn, self.vertices) + shift
         offset = self.offset + dot(normal, shift)
-        start = start + shift
-        return Polytope(
-            vertices, start, along, left, right, normal, offset, self.radius, self.rounded
-        )
+        return Polytope(vertices, start + shift, along, left, right, normal, offset, self.radius)
 
 
 class Smooth(AbstractForm):
@@ -98,12 +97,11 @@ class Smooth(AbstractForm):
     center: Vec3  # [m]
     turn: Quat  # from its axes to the body's
     radius: Float[Array, ""]  # [m]
-    rounded: bool = eqx.field(static=True)
 
     def moved(self, shift: Vec3, turn: Quat) -> Smooth:
         """Turned and then shifted."""
         center = rotate(turn, self.center) + shift
-        return Smooth(self.semi_axes, center, turn * self.turn, self.radius, self.rounded)
+        return Smooth(self.semi_axes, center, turn * self.turn, self.radius)
 
     def squared(self) -> Sym3:
         """The matrix Q for which the support function of the core is sqrt(n . Q n)."""
@@ -120,12 +118,23 @@ class Smooth(AbstractForm):
 
 
 class Distance(AbstractForm):
-    """Any other solid, by its signed distance."""
+    """Any other solid of exact signed distance outside."""
 
     solid: AbstractSolid  # in components
 
     def moved(self, shift: Vec3, turn: Quat) -> Distance:
         """Never asked for: balls are moved to such a solid."""
+        raise NotImplementedError
+
+
+class Nearest(AbstractForm):
+    """A solid whose closest point is searched, rounded."""
+
+    solid: Searched  # in components, prepared for points
+    radius: Float[Array, ""]  # [m]
+
+    def moved(self, shift: Vec3, turn: Quat) -> Nearest:
+        """Never asked for, as of `Distance`."""
         raise NotImplementedError
 
 
@@ -141,48 +150,43 @@ class _Pose(NamedTuple):
 
 
 def form(solid: AbstractSolid) -> AbstractForm:
-    """The form of a solid that is no union.
-
-    Raises:
-        ValueError: for intersections and differences, whose distance outside is but a bound.
-    """
-    core, pose, radius, rounded = _unwrap(solid)
+    """The form of a solid that is no union."""
+    core, pose, radius = _unwrap(solid)
     match core:
         case Sphere():
-            return Ball(pose.position, radius + core.radius * pose.scale)
+            found = Ball(pose.position, radius + core.radius * pose.scale)
         case Ellipsoid():
             axes = Vec3.of(core.semi_axes * pose.scale)
-            return Smooth(axes, pose.position, pose.turn, radius, rounded)
+            found = Smooth(axes, pose.position, pose.turn, radius)
         case Capsule():
-            return _segment(core, pose, radius + core.radius * pose.scale)
+            found = _segment(core, pose, radius + core.radius * pose.scale)
         case Box():
-            return _polytope(*_box(core), pose, radius, rounded)
+            found = _polytope(*_box(core), pose, radius)
         case ConvexPolyhedron():
-            return _polytope(*_polyhedron(core), pose, radius, rounded)
-        case Intersection() | Difference():
-            raise ValueError(
-                f"World.pairs: a body with a {type(core).__name__} cannot touch other bodies, as "
-                "its signed distance is not exact outside. Leave its pairs out, or build it as a "
-                "Union or ConvexPolyhedron."
-            )
-    return Distance(components(solid))
+            found = _polytope(*_polyhedron(core), pose, radius)
+        case Intersection() | Difference() | Implicit():
+            whole = Placed(Scaled(core, pose.scale), pose.position.array(), pose.turn.array())
+            found = Nearest(components(prepare(whole, near=True)), radius)
+        case _:
+            found = Distance(components(solid))
+    return found
 
 
-def _unwrap(solid: AbstractSolid) -> tuple[AbstractSolid, _Pose, Float[Array, ""], bool]:
-    """What is moved, scaled and rounded; its pose, radius [m], and whether it is rounded."""
+def _unwrap(solid: AbstractSolid) -> tuple[AbstractSolid, _Pose, Float[Array, ""]]:
+    """What is moved, scaled and rounded; its pose, and the radius [m]."""
     zero = jnp.zeros_like(solid.bounding_radius())
-    radius, rounded = zero, False
+    radius = zero
     pose = _Pose(Vec3(zero, zero, zero), Quat(zero + 1, Vec3(zero, zero, zero)), zero + 1)
     while isinstance(solid, Rounded | Scaled | Placed):
         if isinstance(solid, Rounded):
-            radius, rounded = radius + solid.radius * pose.scale, True
+            radius = radius + solid.radius * pose.scale
         elif isinstance(solid, Scaled):
             pose = pose._replace(scale=pose.scale * solid.factor)
         else:
             turn = pose.turn * Quat.of(solid.quaternion).normalized()
             pose = _Pose(pose(Vec3.of(solid.position)), turn, pose.scale)
         solid = solid.shape
-    return solid, pose, radius, rounded
+    return solid, pose, radius
 
 
 def _polytope(
@@ -191,7 +195,6 @@ def _polytope(
     faces: tuple,
     pose: _Pose,
     radius: Array,
-    rounded: bool,
 ) -> Polytope:
     start, end, left, right = edges
     normal, point, real = faces
@@ -206,7 +209,6 @@ def _polytope(
         normal,
         offset,
         radius,
-        rounded,
     )
 
 
@@ -216,7 +218,7 @@ def _segment(capsule: Capsule, pose: _Pose, radius: Array) -> Polytope:
     ends = pose(Vec3(zero, zero, jnp.stack([-half, half])))
     start, end = (jax.tree.map(lambda leaf, k=k: leaf[k : k + 1], ends) for k in range(2))
     flat, no_faces = Vec3(none, none, none), Vec3(no_face, no_face, no_face)
-    return Polytope(ends, start, end - start, flat, flat, no_faces, no_face, radius, True)
+    return Polytope(ends, start, end - start, flat, flat, no_faces, no_face, radius)
 
 
 def _box(box: Box):

@@ -37,11 +37,11 @@ def between_polytopes(a: Polytope, b: Polytope) -> Separation:
     candidates.append((_with_axis(across), extent[None]))
     values = jnp.concatenate([jax.lax.stop_gradient(value) for _, value in candidates])
     best = jnp.argmax(values)
-    normal = _pick(_join([n for n, _ in candidates]), best)
+    normal = pick(join([n for n, _ in candidates]), best)
 
     top, bottom = dot(normal, a.vertices), dot(normal, b.vertices)
-    lowest = _pick(a.vertices, jnp.argmin(top))
-    highest = _pick(b.vertices, jnp.argmax(bottom))
+    lowest = pick(a.vertices, jnp.argmin(top))
+    highest = pick(b.vertices, jnp.argmax(bottom))
     depth = dot(normal, lowest - highest)
 
     level, size = jax.lax.stop_gradient((depth, _size(a, b)))
@@ -52,41 +52,12 @@ def between_polytopes(a: Polytope, b: Polytope) -> Separation:
     touches_a = (bottom >= jnp.max(bottom) - near) & (_greatest(inner_a) <= near)
     touches_b = (top <= jnp.min(top) + near) & (_greatest(inner_b) <= near)
     meet = edges.distance <= jnp.abs(level) + near
-    points = _join([b.vertices, a.vertices - normal * depth, edges.on_b])
+    points = join([b.vertices, a.vertices - normal * depth, edges.on_b])
     active = jnp.concatenate([touches_a, touches_b, meet]).astype(depth.dtype)
     number = jnp.sum(active)
     middle = jax.tree.map(lambda p: jnp.sum(active * p) / jnp.maximum(number, 1.0), points)
     point = jax.tree.map(lambda m, h: jnp.where(number > 0, m, h), middle, highest)
     return Separation(depth - a.radius - b.radius, normal, point + normal * b.radius)
-
-
-def closest_to_origin(
-    vertices: Vec3,
-    start: Vec3,
-    along: Vec3,
-    normal: Vec3,
-    offset: Float[Array, " n_faces"],
-) -> tuple[Float[Array, ""], Vec3, Vec3]:
-    """The separation of a polyhedron from the origin, its direction, and the closest point.
-
-    Arguments as the fields of `Polytope`, but with normals of any length.
-    """
-    length = norm(normal)
-    real = length > 0
-    normal = normal / jnp.where(real, length, 1.0)
-    over = jnp.where(real, -offset / jnp.where(real, length, 1.0), -jnp.inf)
-    part = jnp.clip(safe_divide(-dot(start, along), dot(along, along)), 0.0, 1.0)
-    points = start + along * part
-    closest = _pick(points, jnp.argmin(jax.lax.stop_gradient(dot(points, points))))
-    distance = norm(closest)
-    across = -closest / jnp.where(distance > 0, distance, 1.0)
-    extent = -jnp.max(dot(across, vertices))
-    values = jax.lax.stop_gradient(jnp.concatenate([over, extent[None]]))
-    best = jnp.argmax(values)
-    toward = _pick(_join([normal, _with_axis(across)]), best)
-    highest = _pick(vertices, jnp.argmax(jax.lax.stop_gradient(dot(toward, vertices))))
-    separation = -dot(toward, highest)
-    return separation, toward, toward * -separation
 
 
 class _Edges(NamedTuple):
@@ -102,7 +73,7 @@ class _Edges(NamedTuple):
         """The direction from one to the other of the closest points of all; any where they
         are one."""
         best = jnp.argmin(self.distance)
-        apart, distance = _pick(self.on_a - self.on_b, best), jnp.min(self.distance)
+        apart, distance = pick(self.on_a - self.on_b, best), jnp.min(self.distance)
         same = distance == 0
         length = jnp.where(same, 1.0, norm(apart))
         return Vec3(apart.x / length, apart.y / length, jnp.where(same, 1.0, apart.z / length))
@@ -110,7 +81,7 @@ class _Edges(NamedTuple):
 
 def _edges(a: Polytope, b: Polytope) -> _Edges:
     """By broadcasting the edges of `a` along columns, those of `b` along rows."""
-    columns, rows = (lambda v: _indexed(v, (slice(None), None))), (lambda v: _indexed(v, (None,)))
+    columns, rows = (lambda v: indexed(v, (slice(None), None))), (lambda v: indexed(v, (None,)))
     p, d = columns(a.start), columns(a.along)
     q, e = rows(b.start), rows(b.along)
     normal = cross(d, e)
@@ -164,8 +135,8 @@ def _closest_points(p: Vec3, d: Vec3, q: Vec3, e: Vec3) -> tuple[Vec3, Vec3]:
 
 def _heights(polytope: Polytope, points: Vec3) -> Float[Array, "n_faces n_points"]:
     """Of points over the planes of the faces [m]; -inf over those that are filled up."""
-    normal = _indexed(polytope.normal, (slice(None), None))
-    return dot(normal, _indexed(points, (None,))) - polytope.offset[:, None]
+    normal = indexed(polytope.normal, (slice(None), None))
+    return dot(normal, indexed(points, (None,))) - polytope.offset[:, None]
 
 
 def _greatest(heights: Float[Array, "n_faces n_points"]) -> Float[Array, " n_points"]:
@@ -184,19 +155,19 @@ def _size(a: Polytope, b: Polytope) -> Float[Array, ""]:
     return jnp.max(norm(a.vertices)) + jnp.max(norm(b.vertices))
 
 
-def _pick(vectors: Vec3, index: Int[Array, ""]) -> Vec3:
+def pick(vectors: Vec3, index: Int[Array, ""]) -> Vec3:
     """One of many, chosen by comparison: a gather would leave fused kernels."""
     chosen = jnp.arange(vectors.x.shape[0], dtype=index.dtype) == index
     return jax.tree.map(lambda leaf: jnp.sum(jnp.where(chosen, leaf, 0.0)), vectors)
 
 
-def _join(vectors: list[Vec3]) -> Vec3:
+def join(vectors: list[Vec3]) -> Vec3:
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *vectors)
 
 
-def _indexed(vector: Vec3, index: tuple) -> Vec3:
+def indexed(vector: Vec3, index: tuple) -> Vec3:
     return jax.tree.map(lambda leaf: leaf[index], vector)
 
 
 def _with_axis(vector: Vec3) -> Vec3:
-    return _indexed(vector, (None,))
+    return indexed(vector, (None,))

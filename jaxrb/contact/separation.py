@@ -13,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import jax
+import jax.numpy as jnp
 
-from ..math import Quat, Vec3, direction, rotate, rotate_inverse
+from ..math import Quat, Vec3, direction, rotate, rotate_inverse, select
 from ..shapes import AbstractSolid
 from ..shapes.base import components
-from .forms import AbstractForm, Ball, Distance, Polytope, Separation, Smooth, form
+from .forms import AbstractForm, Ball, Distance, Nearest, Polytope, Separation, Smooth, form
 from .polytopes import between_polytopes
 from .smooth import between_smooth, smooth_and_polytope
 
@@ -29,16 +30,15 @@ def prepare(first: AbstractSolid, second: AbstractSolid) -> tuple[AbstractForm, 
         ValueError: if the closest points of such a pair are not known.
     """
     a, b = form(first), form(second)
-    if isinstance(a, Ball) and not isinstance(b, Ball):
+    if isinstance(a, Ball) and not isinstance(b, Ball | Nearest):
         b = Distance(components(second))
-    if isinstance(b, Ball) and not isinstance(a, Ball):
+    if isinstance(b, Ball) and not isinstance(a, Ball | Nearest):
         a = Distance(components(first))
     if _rule(a, b) is None and _rule(b, a) is None:
         names = " and a ".join(type(solid).__name__ for solid in (first, second))
         raise ValueError(
-            f"World.pairs: the closest points of a {names} are not known. Spheres can touch every "
-            "solid; ellipsoids, boxes, polyhedra and capsules can touch each other, but rounded "
-            "ellipsoids no solids with faces, and ellipsoids no rounded ones."
+            f"World.pairs: the closest points of a {names} are not known. Spheres can touch "
+            "every solid; ellipsoids, boxes, polyhedra, capsules, and these rounded, each other."
         )
     return a, b
 
@@ -57,18 +57,7 @@ def separation(first: AbstractForm, second: AbstractForm, shift: Vec3, turn: Qua
 
 def _rule(first: AbstractForm, second: AbstractForm) -> Callable[..., Separation] | None:
     """A function of two forms in one frame."""
-    match first, second:
-        case Ball(), Ball():
-            return _between_balls
-        case Distance(), Ball():
-            return _solid_and_ball
-        case Polytope(), Polytope():
-            return between_polytopes
-        case Smooth(), Smooth():
-            return between_smooth
-        case Smooth(rounded=False), Polytope(rounded=False):
-            return smooth_and_polytope
-    return None
+    return _RULES.get((type(first), type(second)))
 
 
 def _between_balls(first: Ball, second: Ball) -> Separation:
@@ -82,3 +71,28 @@ def _solid_and_ball(first: Distance, second: Ball) -> Separation:
     distance, outward = jax.value_and_grad(first.solid.distance_map)(second.center)
     gap = distance - second.radius
     return Separation(gap, -outward, second.center - outward * second.radius)
+
+
+def _searched_and_ball(first: Nearest, second: Ball) -> Separation:
+    """Where the centre of the ball is within the solid only the sign of the gap is sure."""
+    solid, center = first.solid, second.center
+    depth, way_out = jax.value_and_grad(solid.distance_map)(center)
+    outside = depth > 0
+    # Any point outside serves where none is sought.
+    zero = jnp.zeros_like(depth)
+    elsewhere = Vec3(zero, zero, zero + 2 * jax.lax.stop_gradient(solid.size))
+    point = select(outside, center, elsewhere)
+    distance, closest = solid.closest_map(point)
+    distance, outward = select(outside, (distance, (point - closest) / distance), (depth, way_out))
+    gap = distance - first.radius - second.radius
+    return Separation(gap, -outward, center - outward * second.radius)
+
+
+_RULES: dict[tuple[type, type], Callable[..., Separation]] = {
+    (Ball, Ball): _between_balls,
+    (Distance, Ball): _solid_and_ball,
+    (Nearest, Ball): _searched_and_ball,
+    (Polytope, Polytope): between_polytopes,
+    (Smooth, Smooth): between_smooth,
+    (Smooth, Polytope): smooth_and_polytope,
+}

@@ -1,4 +1,4 @@
-"""The separation of ellipsoids from each other, and from polyhedra."""
+"""The separation of ellipsoids from each other, from polyhedra and from segments."""
 
 from __future__ import annotations
 
@@ -13,17 +13,21 @@ from ..math import (
     Mat3,
     Sym3,
     Vec3,
+    cross,
     direction,
     dot,
     hadamard,
     norm,
     rotate,
     rotate_inverse,
+    select,
     solve3,
+    zeros_like,
 )
 from ..math.newton import newton3
+from ..shapes.ellipsoid import closest_on_ellipsoid
 from .forms import Polytope, Separation, Smooth
-from .polytopes import closest_to_origin
+from .polytopes import indexed, join, pick
 
 _MOST_TURNS = 200
 _NEWTON_STEPS = 8
@@ -129,31 +133,120 @@ def _outer(a: Vec3, scale: Float[Array, ""]) -> Mat3:
     return Mat3(a * (a.x * scale), a * (a.y * scale), a * (a.z * scale))
 
 
+class _Corners(NamedTuple):
+    """A polyhedron or segment next to an ellipsoid about the origin, in its axes."""
+
+    axes: Vec3  # of the ellipsoid [m]
+    points: Vec3  # of each vertex, and of each edge one of the vertices (n,) [m]
+    along: Vec3  # of each edge, unit; zero for vertices
+    vertices: Vec3  # (n_vertices,) [m]
+
+    def separation(self, outward: Vec3) -> Float[Array, " n"]:
+        """Along normals that point from the ellipsoid to the polyhedron [m]."""
+        heights = dot(indexed(outward, (slice(None), None)), indexed(self.vertices, (None,)))
+        return jnp.min(heights, axis=1) - norm(hadamard(self.axes, outward))
+
+
+class _Closest(NamedTuple):
+    """An ellipsoid about the origin and a point or a line."""
+
+    axes: Vec3  # [m]
+    point: Vec3  # [m]
+    along: Vec3  # unit; zero for a point
+    size: Float[Array, ""]  # [m]
+
+
 def smooth_and_polytope(a: Smooth, b: Polytope) -> Separation:
-    """Of an ellipsoid and a polyhedron in one frame.
+    """Of an ellipsoid and a polyhedron or segment in one frame, rounded or not.
 
-    In coordinates in which the ellipsoid is the unit ball. What touches there touches, and its
-    normal is taken back; so the gap has the right sign, zero and slope, but where the solids are
-    apart it is that along this normal, which is less than the distance.
+    The greatest separation is along the normal of a face, or that from the ellipsoid to a
+    vertex or to the line of an edge. Those are all tried; each separates no more than the
+    greatest.
     """
-
-    def to_ball(vector: Vec3) -> Vec3:
-        v = rotate_inverse(a.turn, vector)
-        return Vec3(v.x / a.semi_axes.x, v.y / a.semi_axes.y, v.z / a.semi_axes.z)
-
-    def normal_to_ball(normal: Vec3) -> Vec3:
-        """Not of length 1."""
-        return hadamard(a.semi_axes, rotate_inverse(a.turn, normal))
-
-    distance, toward, point = closest_to_origin(
-        to_ball(b.vertices - a.center),
-        to_ball(b.start - a.center),
-        to_ball(b.along),
-        normal_to_ball(b.normal),
-        b.offset - dot(b.normal, a.center),
+    vertices, start, along, normal = (
+        rotate_inverse(a.turn, v)
+        for v in (b.vertices - a.center, b.start - a.center, b.along, b.normal)
     )
-    inverse = Vec3(toward.x / a.semi_axes.x, toward.y / a.semi_axes.y, toward.z / a.semi_axes.z)
-    length = norm(inverse)
-    normal = rotate(a.turn, inverse / length)
-    back = rotate(a.turn, hadamard(a.semi_axes, point)) + a.center
-    return Separation((distance - 1) / length, normal, back)
+    length = norm(along)
+    along = along / jnp.where(length > 0, length, 1.0)
+    none = jnp.zeros_like(vertices.x)
+    directions = join([Vec3(none, none, none), along])
+    corners = _Corners(a.semi_axes, join([vertices, start]), directions, vertices)
+    guess, value, best = _best_corner(jax.lax.stop_gradient(corners))
+    on_face, toward_face = jnp.full_like(value, -jnp.inf), guess
+    if b.has_faces:
+        over = dot(b.normal, a.center) - b.offset - norm(hadamard(a.semi_axes, normal))
+        over = jax.lax.stop_gradient(over)
+        on_face, toward_face = jnp.max(over), -pick(normal, jnp.argmax(over))
+
+    # Where a face separates more, a problem without difficulty is solved and its root dropped.
+    at_corner = value >= on_face
+    zero, size = jnp.zeros_like(value), jax.lax.stop_gradient(norm(a.semi_axes))
+    easy = Vec3(zero + 1, zero, zero)
+    guess, point, along = select(
+        at_corner,
+        (guess, pick(corners.points, best), pick(directions, best)),
+        (easy, easy * (2 * size), zeros_like(easy)),
+    )
+    root = newton3(_off_foot, guess, _Closest(a.semi_axes, point, along, size), _NEWTON_STEPS)
+    outward = select(at_corner, root / norm(root), toward_face)
+
+    stretched = hadamard(a.semi_axes, outward)
+    height = norm(stretched)
+    reach = dot(outward, vertices)
+    nearest = pick(vertices, jnp.argmin(jax.lax.stop_gradient(reach)))
+    gap = dot(outward, nearest) - height
+    foot = hadamard(a.semi_axes, stretched) / height + outward * (gap - b.radius)
+    normal, point = -rotate(a.turn, outward), rotate(a.turn, foot) + a.center
+    return Separation(gap - a.radius - b.radius, normal, point)
+
+
+def _best_corner(corners: _Corners) -> tuple[Vec3, Float[Array, ""], Int[Array, ""]]:
+    """Which vertex or edge separates most, along what and how much.
+
+    Seen along an edge the ellipsoid is an ellipse and the edge a point: as a point in the
+    plane of two of the axes of an ellipsoid with this ellipse as section.
+    """
+    e = corners.along
+    is_edge = dot(e, e) > 0
+    one, zero = jnp.ones_like(e.x), jnp.zeros_like(e.x)
+    e = select(is_edge, e, Vec3(zero, zero, one))
+    # Two vectors across the edge (Duff et al. 2017), turned to the axes of the ellipse.
+    sign = jnp.where(e.z < 0, -one, one)
+    scale = sign * e.x / (sign + e.z)
+    u = Vec3(one - scale * e.x, -scale * e.y, -sign * e.x)
+    w = cross(e, u)
+    uu, uw, ww = (
+        dot(hadamard(corners.axes, p), hadamard(corners.axes, q))
+        for p, q in ((u, u), (u, w), (w, w))
+    )
+    turn = jnp.arctan2(2 * uw, uu - ww) / 2
+    u, w = u * jnp.cos(turn) + w * jnp.sin(turn), w * jnp.cos(turn) - u * jnp.sin(turn)
+    longer = jnp.sqrt((uu + ww) / 2 + jnp.sqrt(((uu - ww) / 2) ** 2 + uw**2))
+    x, y, z = corners.axes.x, corners.axes.y, corners.axes.z
+    # The area of the shadow, over pi.
+    area = norm(hadamard(Vec3(y * z, z * x, x * y), e))
+    section = Vec3(longer, area / longer, longer)
+    own = Vec3(*(jnp.broadcast_to(axis, one.shape) for axis in (x, y, z)))
+    flat = Vec3(dot(u, corners.points), dot(w, corners.points), zero)
+    _, slope = closest_on_ellipsoid(
+        select(is_edge, section, own), select(is_edge, flat, corners.points)
+    )
+    outward = select(is_edge, u * slope.x + w * slope.y, slope)
+    outward = outward / norm(outward)
+    values = corners.separation(outward)
+    values = jnp.where(jnp.isfinite(values), values, -jnp.inf)
+    best = jnp.argmax(values)
+    return pick(outward, best), jnp.max(values), best
+
+
+def _off_foot(outward: Vec3, problem: _Closest) -> Vec3:
+    """What is zero if a unit vector is along the shortest way to the point or line."""
+    stretched = hadamard(problem.axes, outward)
+    foot = hadamard(problem.axes, stretched) / norm(stretched)
+    way = problem.point - foot
+    e = problem.along
+    way = way - e * dot(e, way)
+    along = dot(outward, way)
+    excess = problem.size * (dot(outward, outward) - 1) / 2
+    return way - outward * (along - excess) + e * (problem.size * dot(e, outward))

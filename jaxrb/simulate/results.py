@@ -51,10 +51,10 @@ class RESULTS(eqx.Enumeration):
         "above the sum of the other two."
     )
     closest_point_not_found = (
-        "The point of a body that is closest to an obstacle was not found: of a solid without "
-        "support function in closed form (Intersection, Difference, Implicit) it is sought from "
-        "seeds; avoid details much smaller than the solid, edges in an Implicit, and faces that "
-        "meet an obstacle exactly flat."
+        "The point of a body that is closest to an obstacle or a ball was not found: of a solid "
+        "without closed form (Intersection, Difference, Implicit) it is sought from seeds; avoid "
+        "details much smaller than the solid, edges in an Implicit, and faces that meet an "
+        "obstacle exactly flat."
     )
     joint_violated = (
         "A pinned body does not satisfy its joint at the start: its position must be "

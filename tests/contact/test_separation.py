@@ -142,27 +142,49 @@ def test_ellipsoids(axes):
     assert apart > 20
 
 
-@pytest.mark.parametrize("solid", [BOX, TETRAHEDRON])
-def test_ellipsoid_and_solid_with_corners(solid):
-    """The gap is that along its normal, and has the sign of the greatest of all."""
-    axes = np.array([0.2, 0.3, 0.5])
-    of = measured(rb.Ellipsoid(axes), solid)
-    exchanged = measured(solid, rb.Ellipsoid(axes))
+@pytest.mark.parametrize(
+    ("axes", "radius", "solid"),
+    [
+        ((0.2, 0.3, 0.5), 0.0, BOX),
+        ((0.02, 0.3, 0.9), 0.0, TETRAHEDRON),
+        ((0.2, 0.2, 0.5), 0.0, CAPSULE),
+        ((0.3, 0.3, 0.3), 0.1, MOVED),
+        ((0.4, 0.2, 0.3), 0.05, POLYHEDRON),
+    ],
+)
+def test_ellipsoid_and_solid_with_corners(axes, radius, solid):
+    """No sampled normal separates more; the closest points are on the surfaces."""
+    ellipsoid = rb.Ellipsoid(axes)
+    first = rb.Rounded(ellipsoid, radius) if radius else ellipsoid
+    of, exchanged = measured(first, solid), measured(solid, first)
     sampled = RNG.normal(size=(40_000, 3))
     sampled /= np.linalg.norm(sampled, axis=1, keepdims=True)
+    vertices, rounding = corners(solid)
+    apart, inside = 0, 0
     for shift, quaternion, turn in poses(100, 0.8, seed=3):
-        gap, normal, _ = of(shift, quaternion)
-        points = corners(solid)[0] @ turn.T + shift
+        gap, normal, point = of(shift, quaternion)
+        points = vertices @ turn.T + shift
 
         def along(n, points=points):
-            return -np.linalg.norm(n * axes, axis=-1) - np.max(n @ points.T, axis=-1)
+            height = np.linalg.norm(n * np.array(axes), axis=-1)
+            return -height - np.max(n @ points.T, axis=-1) - radius - rounding
 
         np.testing.assert_allclose(along(np.asarray(normal)), gap, rtol=0, atol=1e-13)
         best = along(sampled).max()
-        if abs(best) > 2e-3:  # as fine as the samples are
-            assert (best > 0) == (gap > 0)
+        if gap > 0:
+            assert best <= gap + 1e-13
+            on_second = (np.asarray(point) - shift) @ turn
+            assert abs(first.signed_distance(point + gap * normal)) < 1e-12
+            assert abs(solid.signed_distance(on_second)) < 1e-12
+        elif best > 2e-3:  # as fine as the samples are
+            assert gap > 0
+        apart += gap > 0
+        inside += gap < 0
         back = exchanged(-shift @ turn, quaternion * [1, -1, -1, -1])
         np.testing.assert_allclose(back[0], gap, rtol=0, atol=1e-13)
+        np.testing.assert_allclose(turn @ back[1], -normal, rtol=0, atol=1e-7)
+    assert apart > 20
+    assert inside > 5
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-3])
@@ -217,6 +239,8 @@ def test_flat_contact_is_in_the_middle():
         (BOX, POLYHEDRON),
         (CAPSULE, BOX),
         (rb.Ellipsoid((0.2, 0.3, 0.5)), BOX),
+        (rb.Ellipsoid((0.2, 0.2, 0.3)), rb.Rounded(POLYHEDRON, 0.1)),
+        (CAPSULE, rb.Rounded(rb.Ellipsoid((0.2, 0.3, 0.5)), 0.1)),
         (POLYHEDRON, rb.Sphere(0.2)),
     ],
 )
@@ -237,8 +261,8 @@ def test_derivatives(first, second):
 def test_unknown_pairs_are_refused():
     with pytest.raises(ValueError, match="closest points of a Cylinder and a Box are not known"):
         prepare(rb.Cylinder(0.1, 0.2), BOX)
-    with pytest.raises(ValueError, match="closest points of a Ellipsoid and a Capsule"):
-        prepare(rb.Ellipsoid((1, 2, 3)), CAPSULE)
+    with pytest.raises(ValueError, match="closest points of a Ellipsoid and a Cone"):
+        prepare(rb.Ellipsoid((1, 2, 3)), rb.Cone(0.1, 0.2))
     cut = rb.Difference(rb.Sphere(1.0), rb.HalfSpace())
-    with pytest.raises(ValueError, match="body with a Difference cannot touch other bodies"):
-        prepare(cut, rb.Sphere(1.0))
+    with pytest.raises(ValueError, match="closest points of a Difference and a Box are not known"):
+        prepare(cut, BOX)

@@ -1,4 +1,4 @@
-"""Supports that are searched: closest points of combined and implicit solids.
+"""Supports and closest points that are searched: those of combined and implicit solids.
 
 The truth is the best of many runs of SLSQP, which knows each solid as a union of sets
 {z : g_i(z) <= 0} written out here, started from the furthest of many points of the solid. Its
@@ -17,8 +17,10 @@ from scipy.spatial import ConvexHull
 from scipy.spatial.transform import Rotation
 
 import jaxrb as rb
-from jaxrb.math import Vec3
+from jaxrb.contact import separation as contact
+from jaxrb.math import Quat, Vec3
 from jaxrb.shapes import climb, search
+from jaxrb.shapes.aim import Along
 from jaxrb.shapes.base import components
 from jaxrb.shapes.seeding import prepare
 
@@ -108,6 +110,9 @@ LENS = rb.Intersection(
     rb.Placed(rb.Sphere(1.0), (0.0, 0.0, 0.6)), rb.Placed(rb.Sphere(1.1), (0.1, 0.0, -0.6))
 )
 
+BOWL = rb.Difference(rb.Box((0.7, 0.7, 0.7)), rb.Placed(rb.Sphere(0.5), (0.0, 0.0, 0.7)))
+BOWL_SURFACES = [*sides((0.7, 0.7, 0.7)), without(ball(0.5, (0.0, 0.0, 0.7)))]
+
 # name: (shape, the sets whose union it is, in its frame before it is moved and rounded)
 SOLIDS = {
     "wedge": (WEDGE, [WEDGE_SURFACES]),
@@ -157,33 +162,34 @@ def directions(n):
     return d / np.linalg.norm(d, axis=-1, keepdims=True)
 
 
-def furthest(sets, d, radius):
-    """The height of the union of sets along each direction, by SLSQP, and from below by points
-    of the solid."""
+def highest(sets, heights, gradients, radius):
+    """The greatest of each height over the union of sets, by SLSQP, and from below by points of
+    the solid. The functions are of points, of shape (..., 3)."""
     rng = np.random.default_rng(3)
     points = rng.uniform(-radius, radius, size=(100_000, 3))
     in_one = [np.max([g(points) for g in surfaces], axis=0) <= 0 for surfaces in sets]
-    below = np.max(points[np.any(in_one, axis=0)] @ d.T, axis=0)
-    heights = np.full(len(d), -np.inf)
+    inner = points[np.any(in_one, axis=0)]
+    below = np.array([np.max(height(inner)) for height in heights])
+    best = np.full(len(heights), -np.inf)
     for surfaces, inside in zip(sets, in_one, strict=True):
         # A piece may be too small to be hit by the points.
         candidates = points[inside] if inside.any() else points[:100]
         constraints = [{"type": "ineq", "fun": lambda z, g=g: -g(z)} for g in surfaces]
-        for k, direction in enumerate(d):
-            order = np.argsort(candidates @ direction)
+        for k, (height, gradient) in enumerate(zip(heights, gradients, strict=True)):
+            order = np.argsort(height(candidates))
             high = candidates[order[-max(5, len(order) // 50) :]]
             for start in [high[-1], *rng.choice(high, 4)]:
                 result = minimize(
-                    lambda z, d=direction: -d @ z,
+                    lambda z, height=height: -height(z),
                     start,
-                    jac=lambda z, d=direction: -d,
+                    jac=lambda z, gradient=gradient: -gradient(z),
                     constraints=constraints,
                     method="SLSQP",
                     options={"ftol": 1e-16, "maxiter": 300},
                 )
                 if max(g(result.x) for g in surfaces) < 1e-12:
-                    heights[k] = max(heights[k], direction @ result.x)
-    return heights, below
+                    best[k] = max(best[k], height(result.x))
+    return best, below
 
 
 @pytest.mark.parametrize("name", SOLIDS)
@@ -193,7 +199,9 @@ def test_support(name):
     points = np.asarray(eqx.filter_jit(shape.support)(d))
     reached = np.sum(points * d, axis=-1)
     inner = d if name != "nested" else TURN.inv().apply(d)
-    heights, below = furthest(sets, inner, float(shape.bounding_radius()))
+    along = [lambda z, d=d: z @ d for d in inner]
+    slopes = [lambda z, d=d: d for d in inner]
+    heights, below = highest(sets, along, slopes, float(shape.bounding_radius()))
     if name == "nested":
         moved = d @ np.array([0.2, 0.1, 0.3]) + 0.05
         heights, below = heights + moved, below + moved
@@ -201,6 +209,85 @@ def test_support(name):
         assert np.max(np.abs(shape.signed_distance(jnp.asarray(points)))) < 1e-14
     assert (below < reached).all() and (below > reached - 0.2).all()
     np.testing.assert_allclose(reached, heights, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(pytest.param(name, marks=pytest.mark.slow) for name in SOLIDS if name != "bumpy"),
+        "bumpy",
+        "bowl",
+    ],
+)
+def test_balls_touch_the_closest_point(name):
+    """Balls outside, some of them in a hole."""
+    shape, sets = SOLIDS.get(name, (BOWL, [BOWL_SURFACES]))
+    size, radius = float(shape.bounding_radius()), 0.02
+    around = np.random.default_rng(8).uniform(-1.3 * size, 1.3 * size, size=(400, 3))
+    distance = np.min([np.max([g(around) for g in surfaces], axis=0) for surfaces in sets], axis=0)
+    centers = around[distance > 0.05][:24]
+    moved = nested(centers) if name == "nested" else centers
+    gap, normal, point = (np.asarray(v) for v in separations(shape, radius)(jnp.asarray(moved)))
+
+    nearness = [lambda z, c=c: -((z - c) ** 2).sum(-1) / 2 for c in centers]
+    slopes = [lambda z, c=c: c - z for c in centers]
+    heights, below = highest(sets, nearness, slopes, size)
+    core = 0.05 if name == "nested" else 0.0
+    expected, above = np.sqrt(-2 * heights) - core - radius, np.sqrt(-2 * below) - core - radius
+    assert (gap < above).all() and (gap > above - 0.3).all()
+    np.testing.assert_allclose(gap, expected, rtol=0, atol=1e-9)
+    # The ball is on the side to which the normal does not point, and touches the solid there.
+    np.testing.assert_allclose(np.linalg.norm(normal, axis=-1), 1.0, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(point, moved + normal * radius, rtol=0, atol=1e-15)
+    if name != "nested":
+        on_it = np.asarray(shape.signed_distance(jnp.asarray(point + normal * gap[:, None])))
+        np.testing.assert_allclose(on_it, 0.0, rtol=0, atol=1e-14)
+
+
+def nested(z):
+    """Moved as the shape of this name."""
+    return TURN.apply(z) + np.array([0.2, 0.1, 0.3])
+
+
+def separations(shape, radius):
+    """Of a shape from balls, by their centres."""
+    forms = contact.prepare(shape, rb.Sphere(radius))
+
+    def of(center):
+        still = Quat.of(jnp.array([1.0, 0.0, 0.0, 0.0], center.dtype))
+        found = contact.separation(*forms, Vec3.of(center), still)
+        return found.gap, found.normal.array(), found.point.array()
+
+    return jax.jit(jax.vmap(of))
+
+
+@pytest.mark.slow
+def test_derivatives_of_the_closest_point():
+    """On a face, on an edge, at a corner, and in a hole, by centre and radius of the hole."""
+    centers = jnp.array([[0.9, 0.2, 0.1], [0.75, 0.1, 0.95], [0.9, 0.8, 1.1], [0.2, 0.1, 0.6]])
+
+    def found(v):
+        hole = rb.Placed(rb.Sphere(v[3]), jnp.stack([v[4], v[4], v[5]]))
+        bowl = rb.Difference(rb.Box((0.7, 0.7, 0.7)), hole)
+        gap, normal, point = separations(bowl, 0.02)(centers + v[None, :3])
+        return jnp.concatenate([gap[:, None], normal, point], axis=1)
+
+    v = jnp.array([0.0, 0.0, 0.0, 0.5, 0.0, 0.7])
+    forward = quick_jit(jax.jacfwd(found))(v)
+    backward = quick_jit(jax.jacrev(found))(v)
+    np.testing.assert_allclose(backward, forward, rtol=0, atol=1e-12)
+    expected = differences(jax.jit(found), v, 1e-4)
+    np.testing.assert_allclose(forward, expected, rtol=0, atol=1e-8)
+
+
+def test_where_nothing_is_found_or_sought():
+    """NaN for an empty solid; within a solid the gap has the right sign."""
+    apart = rb.Intersection(rb.Sphere(0.5), rb.Placed(rb.Sphere(0.5), (2.0, 0.0, 0.0)))
+    gap, _, _ = separations(apart, 0.1)(jnp.array([[0.6, 0.0, 3.0]]))
+    assert np.isnan(gap)
+    gap, normal, point = separations(BOWL, 0.1)(jnp.array([[0.6, 0.0, -0.3], [0.0, 0.5, -0.65]]))
+    np.testing.assert_allclose(gap, [-0.2, -0.15], rtol=0, atol=1e-14)
+    assert np.isfinite(normal).all() and np.isfinite(point).all()
 
 
 def test_support_of_a_torus_and_of_a_nested_union():
@@ -279,8 +366,9 @@ def test_failures_are_nan(monkeypatch):
     assert np.isnan(empty.support(d)).all()
     monkeypatch.setattr(climb, "_CLIMBS", 1)
     # A function of its own: compiled ones are kept by the function.
-    unfinished = jax.jit(lambda *args: search._furthest.__wrapped__(*args))  # noqa: PLW0108
-    height, point = unfinished(components(prepare(LENS)), Vec3.of(d / jnp.linalg.norm(d)))
+    unfinished = jax.jit(lambda *args: search._highest.__wrapped__(*args))  # noqa: PLW0108
+    along = Along(Vec3.of(d / jnp.linalg.norm(d)))
+    height, point = unfinished(components(prepare(LENS)), along)
     assert np.isnan(height) and np.isnan(point.array()).all()
 
 

@@ -289,8 +289,56 @@ def test_gaps_of_pairs():
     np.testing.assert_allclose(rb.gaps(world, start)[:, 0], [-0.1, -0.25, -0.1, -0.1], atol=1e-15)
 
 
+BOWL = rb.Difference(rb.Box((0.7, 0.7, 0.7)), rb.Placed(rb.Sphere(0.5), (0.0, 0.0, 0.7)))
+
+
+def in_a_bowl(offset):
+    """A ball is thrown down into a cavity, of which it misses the axis by `offset`."""
+    bodies = [rb.RigidBody(BOWL, 2.0, (0.4, 0.5, 0.6)), BALL]
+    world = rb.World(bodies, gravity=(0, 0, 0))
+    zero = jnp.zeros_like(offset)
+    position = jnp.stack([zero, zero, zero, offset, zero, zero + 1.0]).reshape(2, 3)
+    return world, state(position, [[0, 0, 0], [0, 0, -1.0]])
+
+
+@pytest.mark.slow
+def test_a_ball_in_a_cavity():
+    """It hits where its centre is 0.4 from that of the cavity, and then the other side."""
+    world, start = in_a_bowl(jnp.asarray(0.11))
+    save = rb.SaveAt(final=True, impacts=4)
+    sol = rb.simulate(world, start, ELASTIC, t1=2.0, save=save)
+    assert int(sol.impacts.count) == 2
+    np.testing.assert_allclose(sol.impacts.time[0], 0.3 + np.sqrt(0.4**2 - 0.11**2), atol=1e-13)
+    # A push along the common normal turns a bowl about its centre.
+    normal = np.array([0.11, 0.0, -np.sqrt(0.4**2 - 0.11**2)]) / 0.4
+    arm = np.array([0, 0, 0.7]) + 0.5 * normal
+    lever = np.cross(arm, normal)
+    w = 1 / 1.0 + 1 / 2.0 + lever @ (lever / np.array([0.4, 0.5, 0.6]))
+    impulse = 2 * -normal[2] / w
+    after = lane(sol.impacts.after, 0)
+    expected = np.array([normal * impulse / 2, [0, 0, -1] - normal * impulse])
+    np.testing.assert_allclose(after.velocity, expected, atol=1e-12)
+    for of in (rb.energy, rb.linear_momentum, rb.angular_momentum):
+        np.testing.assert_allclose(of(world, sol.final), of(world, start), atol=1e-13)
+
+
+@pytest.mark.slow
+def test_the_derivative_of_bounces_in_a_cavity():
+    def final(offset):
+        world, start = in_a_bowl(offset)
+        return rb.simulate(world, start, ELASTIC, t1=2.0).final.position[1]
+
+    at, h = jnp.asarray(0.11), 1e-4
+    run = jax.jit(final)
+    f = [np.asarray(run(at + k * h)) for k in (-2, -1, 1, 2)]
+    expected = (f[0] - 8 * f[1] + 8 * f[2] - f[3]) / (12 * h)
+    for mode in (jax.jacfwd, jax.jacrev):
+        np.testing.assert_allclose(plain_jit(mode(final))(at), expected, rtol=1e-8, atol=1e-9)
+
+
 def test_single_precision():
-    world, start = tumbling(rb.Frictionless(0.7), ELLIPSOID, ELLIPSOID)
+    capsule = rb.RigidBody(rb.Capsule(0.1, 0.3), 0.7)
+    world, start = tumbling(rb.Frictionless(0.7), ELLIPSOID, capsule)
     double = rb.simulate(world, start, rb.LGVCI(dt=0.01), t1=1.2).final
     world, start = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), (world, start))
     single = rb.simulate(world, start, rb.LGVCI(dt=0.01), t1=1.2).final
