@@ -13,7 +13,6 @@ from ..math import (
     Mat3,
     Sym3,
     Vec3,
-    cross,
     direction,
     dot,
     hadamard,
@@ -25,9 +24,9 @@ from ..math import (
     zeros_like,
 )
 from ..math.newton import newton3
-from ..shapes.ellipsoid import closest_on_ellipsoid
+from ..math.safe import safe_divide
 from .forms import Polytope, Separation, Smooth
-from .polytopes import indexed, join, pick
+from .polytopes import pick
 
 _MOST_TURNS = 200
 _NEWTON_STEPS = 8
@@ -133,20 +132,6 @@ def _outer(a: Vec3, scale: Float[Array, ""]) -> Mat3:
     return Mat3(a * (a.x * scale), a * (a.y * scale), a * (a.z * scale))
 
 
-class _Corners(NamedTuple):
-    """A polyhedron or segment next to an ellipsoid about the origin, in its axes."""
-
-    axes: Vec3  # of the ellipsoid [m]
-    points: Vec3  # of each vertex, and of each edge one of the vertices (n,) [m]
-    along: Vec3  # of each edge, unit; zero for vertices
-    vertices: Vec3  # (n_vertices,) [m]
-
-    def separation(self, outward: Vec3) -> Float[Array, " n"]:
-        """Along normals that point from the ellipsoid to the polyhedron [m]."""
-        heights = dot(indexed(outward, (slice(None), None)), indexed(self.vertices, (None,)))
-        return jnp.min(heights, axis=1) - norm(hadamard(self.axes, outward))
-
-
 class _Closest(NamedTuple):
     """An ellipsoid about the origin and a point or a line."""
 
@@ -156,40 +141,67 @@ class _Closest(NamedTuple):
     size: Float[Array, ""]  # [m]
 
 
+class _Solid(NamedTuple):
+    """A polyhedron or segment next to an ellipsoid about the origin, in its axes."""
+
+    axes: Vec3  # of the ellipsoid [m]
+    vertices: Vec3  # (n_vertices,) [m]
+    start: Vec3  # of each edge (n_edges,) [m]
+    along: Vec3  # from there to its end [m]
+    normal: Vec3  # of each face, unit (n_faces,); zero where it is only filled up
+    offset: Float[Array, " n_faces"]  # [m]; infinite there
+
+
+class _Feature(NamedTuple):
+    """What of a polyhedron is closest to an ellipsoid."""
+
+    outward: Vec3  # unit, about from the ellipsoid to it
+    edge: Int[Array, ""]  # the closest one
+    part: Float[Array, ""]  # of it up to the closest point: 0 or 1 at a vertex
+    face: Int[Array, ""]
+    is_face: Bool[Array, ""]  # whether the face, not the edge, is meant
+
+
 def smooth_and_polytope(a: Smooth, b: Polytope) -> Separation:
     """Of an ellipsoid and a polyhedron or segment in one frame, rounded or not.
 
-    The greatest separation is along the normal of a face, or that from the ellipsoid to a
-    vertex or to the line of an edge. Those are all tried; each separates no more than the
-    greatest.
+    The greatest separation is along the normal of a face, or from the ellipsoid to a vertex or
+    to the line of an edge. Which it is, is found first, without derivatives. Where the cores
+    penetrate each other deeply another one may be better, but the sign is right.
     """
     vertices, start, along, normal = (
         rotate_inverse(a.turn, v)
         for v in (b.vertices - a.center, b.start - a.center, b.along, b.normal)
     )
-    length = norm(along)
-    along = along / jnp.where(length > 0, length, 1.0)
-    none = jnp.zeros_like(vertices.x)
-    directions = join([Vec3(none, none, none), along])
-    corners = _Corners(a.semi_axes, join([vertices, start]), directions, vertices)
-    guess, value, best = _best_corner(jax.lax.stop_gradient(corners))
-    on_face, toward_face = jnp.full_like(value, -jnp.inf), guess
-    if b.has_faces:
-        over = dot(b.normal, a.center) - b.offset - norm(hadamard(a.semi_axes, normal))
-        over = jax.lax.stop_gradient(over)
-        on_face, toward_face = jnp.max(over), -pick(normal, jnp.argmax(over))
+    offset = b.offset - dot(b.normal, a.center)
+    solid = _Solid(a.semi_axes, vertices, start, along, normal, offset)
+    found = _closest_feature(jax.lax.stop_gradient(solid))
 
-    # Where a face separates more, a problem without difficulty is solved and its root dropped.
-    at_corner = value >= on_face
-    zero, size = jnp.zeros_like(value), jax.lax.stop_gradient(norm(a.semi_axes))
-    easy = Vec3(zero + 1, zero, zero)
-    guess, point, along = select(
-        at_corner,
-        (guess, pick(corners.points, best), pick(directions, best)),
-        (easy, easy * (2 * size), zeros_like(easy)),
+    start, along = pick(start, found.edge), pick(along, found.edge)
+    point, line = select(
+        (found.part > 0) & (found.part < 1),
+        (start, along / norm(along)),
+        (start + along * found.part, zeros_like(along)),
     )
-    root = newton3(_off_foot, guess, _Closest(a.semi_axes, point, along, size), _NEWTON_STEPS)
-    outward = select(at_corner, root / norm(root), toward_face)
+    # At a face a problem without difficulty is solved, and its root dropped.
+    zero, size = jnp.zeros_like(found.part), jax.lax.stop_gradient(norm(a.semi_axes))
+    easy = Vec3(zero + 1, zero, zero)
+    guess, point, line = select(
+        found.is_face,
+        (easy, easy * (2 * size), zeros_like(easy)),
+        (found.outward, point, line),
+    )
+    root = newton3(_off_foot, guess, _Closest(a.semi_axes, point, line, size), _NEWTON_STEPS)
+    root = root / norm(root)
+
+    def separation(outward: Vec3) -> Float[Array, ""]:
+        return jnp.min(dot(outward, vertices)) - norm(hadamard(a.semi_axes, outward))
+
+    # In deep penetration there may be no such root.
+    improved = jax.lax.stop_gradient(separation(root) >= separation(found.outward))
+    outward = select(improved & ~found.is_face, root, found.outward)
+    if b.has_faces:
+        outward = select(found.is_face, -pick(normal, found.face), outward)
 
     stretched = hadamard(a.semi_axes, outward)
     height = norm(stretched)
@@ -201,43 +213,95 @@ def smooth_and_polytope(a: Smooth, b: Polytope) -> Separation:
     return Separation(gap - a.radius - b.radius, normal, point)
 
 
-def _best_corner(corners: _Corners) -> tuple[Vec3, Float[Array, ""], Int[Array, ""]]:
-    """Which vertex or edge separates most, along what and how much.
+def _closest_feature(solid: _Solid) -> _Feature:
+    """By the multiplier t of the condition that x is on the ellipsoid.
 
-    Seen along an edge the ellipsoid is an ellipse and the edge a point: as a point in the
-    plane of two of the axes of an ellipsoid with this ellipse as section.
+    For x on the ellipsoid and z in the polyhedron the squared distance is the greatest value of
+    t (z . (A^2 + t)^-1 z - 1) over t >= 0, each at the z for which it is least: the point closest
+    to the origin in the metric of a confocal ellipsoid (Boyd and Vandenberghe, section 5.1, for
+    the dual function). Its slope vanishes where z . A^2 (A^2 + t)^-2 z = 1.
     """
-    e = corners.along
-    is_edge = dot(e, e) > 0
-    one, zero = jnp.ones_like(e.x), jnp.zeros_like(e.x)
-    e = select(is_edge, e, Vec3(zero, zero, one))
-    # Two vectors across the edge (Duff et al. 2017), turned to the axes of the ellipse.
-    sign = jnp.where(e.z < 0, -one, one)
-    scale = sign * e.x / (sign + e.z)
-    u = Vec3(one - scale * e.x, -scale * e.y, -sign * e.x)
-    w = cross(e, u)
-    uu, uw, ww = (
-        dot(hadamard(corners.axes, p), hadamard(corners.axes, q))
-        for p, q in ((u, u), (u, w), (w, w))
+    squares = hadamard(solid.axes, solid.axes)
+    longest = jnp.maximum(solid.axes.x, jnp.maximum(solid.axes.y, solid.axes.z))
+    enough = 32 * jnp.finfo(longest.dtype).eps
+
+    def unfinished(carry) -> Bool[Array, ""]:
+        *_, settled, turns = carry
+        return ~settled & (turns < _MOST_TURNS)
+
+    def turn(carry):
+        t, below, above, _, _, turns = carry
+        feature, root, scale = _at_multiplier(solid, squares, t)
+        further = root > t
+        below, above = jnp.where(further, t, below), jnp.where(further, above, t)
+        inside = (root > below) & (root < above)
+        following = jnp.where(inside, root, (below + above) / 2)
+        settled = jnp.abs(root - t) <= enough * scale
+        settled |= (t == 0) & ~further  # they penetrate each other
+        return following, below, above, feature, settled, turns + 1
+
+    zero = jnp.zeros_like(longest)
+    none = jnp.zeros((), jnp.int32)
+    feature = _Feature(Vec3(zero, zero, zero), none, zero, none, jnp.zeros((), bool))
+    farthest = longest * jnp.min(norm(solid.vertices))
+    carry = zero, zero, farthest, feature, jnp.zeros((), bool), none
+    return jax.lax.while_loop(unfinished, turn, carry)[3]
+
+
+def _at_multiplier(
+    solid: _Solid, squares: Vec3, t: Float[Array, ""]
+) -> tuple[_Feature, Float[Array, ""], Float[Array, ""]]:
+    """The feature closest to the origin in the metric of a multiplier; the multiplier that it asks
+    for, of a face exactly, of an edge or vertex by Newton's rule; and what its error is relative
+    to."""
+    metric = jax.tree.map(lambda a: 1 / (a + t), squares)
+
+    def dual(v: Vec3) -> Vec3:
+        return hadamard(metric, v)
+
+    part = safe_divide(-dot(solid.start, dual(solid.along)), dot(solid.along, dual(solid.along)))
+    part = jnp.clip(part, 0.0, 1.0)
+    points = solid.start + solid.along * part
+    nearness = dot(points, dual(points))
+    edge = jnp.argmin(nearness).astype(jnp.int32)
+    z, along, part = pick(points, edge), pick(solid.along, edge), jnp.sum(_only(part, edge))
+    slope = dual(z)
+    length = norm(slope)
+    outward = slope / jnp.where(length > 0, length, 1.0)
+
+    # Newton's rule for 1/sqrt(z . A^2 (A^2 + t)^-2 z) = 1, which is nearly linear in t; as t
+    # changes, z goes along its edge.
+    twice, pull = dual(slope), hadamard(squares, dual(slope))
+    value = dot(slope, hadamard(squares, slope))
+    on_edge = (part > 0) & (part < 1)
+    drift = jnp.where(on_edge, safe_divide(dot(along, twice), dot(along, dual(along))), 0.0)
+    change = 2 * (drift * dot(along, pull) - dot(slope, pull))
+    scale = jnp.abs(safe_divide(2 * value, change))
+    root = t + scale * (jnp.sqrt(value) - 1)
+    corner = _Feature(outward, edge, part, jnp.zeros((), jnp.int32), jnp.zeros((), bool))
+    if not solid.offset.shape[-1]:
+        return corner, root, scale
+
+    extent = safe_divide(jnp.min(dot(slope, solid.vertices)), jnp.sqrt(jnp.min(nearness)))
+    stretched = jax.tree.map(lambda a, n: (a + t) * n * n, squares, solid.normal)
+    thickness = jnp.sqrt(stretched.x + stretched.y + stretched.z)
+    real = thickness > 0
+    over = jnp.where(real, -solid.offset / jnp.where(real, thickness, 1.0), -jnp.inf)
+    face = jnp.argmax(over).astype(jnp.int32)
+    normal = pick(solid.normal, face)
+    height = norm(hadamard(solid.axes, normal))
+    distance = -jnp.sum(_only(jnp.where(real, solid.offset, 0.0), face))
+    at_face = _Feature(-normal, edge, part, face, jnp.ones((), bool))
+    return select(
+        jnp.max(over) > extent,
+        (at_face, height * (distance - height), height * distance),
+        (corner, root, scale),
     )
-    turn = jnp.arctan2(2 * uw, uu - ww) / 2
-    u, w = u * jnp.cos(turn) + w * jnp.sin(turn), w * jnp.cos(turn) - u * jnp.sin(turn)
-    longer = jnp.sqrt((uu + ww) / 2 + jnp.sqrt(((uu - ww) / 2) ** 2 + uw**2))
-    x, y, z = corners.axes.x, corners.axes.y, corners.axes.z
-    # The area of the shadow, over pi.
-    area = norm(hadamard(Vec3(y * z, z * x, x * y), e))
-    section = Vec3(longer, area / longer, longer)
-    own = Vec3(*(jnp.broadcast_to(axis, one.shape) for axis in (x, y, z)))
-    flat = Vec3(dot(u, corners.points), dot(w, corners.points), zero)
-    _, slope = closest_on_ellipsoid(
-        select(is_edge, section, own), select(is_edge, flat, corners.points)
-    )
-    outward = select(is_edge, u * slope.x + w * slope.y, slope)
-    outward = outward / norm(outward)
-    values = corners.separation(outward)
-    values = jnp.where(jnp.isfinite(values), values, -jnp.inf)
-    best = jnp.argmax(values)
-    return pick(outward, best), jnp.max(values), best
+
+
+def _only(values: Float[Array, " n"], index: Int[Array, ""]) -> Float[Array, " n"]:
+    """One of many, the others 0."""
+    return jnp.where(jnp.arange(values.shape[0], dtype=index.dtype) == index, values, 0.0)
 
 
 def _off_foot(outward: Vec3, problem: _Closest) -> Vec3:

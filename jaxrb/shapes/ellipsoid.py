@@ -34,9 +34,19 @@ class Ellipsoid(AbstractSolid):
         return height, hadamard(axes, stretched) / height
 
     def distance_map(self, point: Vec3):
-        """The signed distance; see `closest_on_ellipsoid`."""
-        multiplier, slope = closest_on_ellipsoid(Vec3.of(self.semi_axes), point)
-        return multiplier * norm(slope)
+        """By the foot x of the point p on the surface.
+
+        p = x + t (x_i/a_i^2) and so x_i = a_i^2 p_i/(a_i^2 + t), for the largest root t of
+        sum (a_i p_i/(a_i^2 + t))^2 = 1; the distance is t times the length of
+        (p_i/(a_i^2 + t)), which has no corner at the surface.
+        """
+        axes = Vec3.of(self.semi_axes)
+        least = jnp.minimum(axes.x, jnp.minimum(axes.y, axes.z))
+        p = jax.tree.map(_off_zero, point, axes)
+        excess = jax.tree.map(lambda a: (a - least) * (a + least), axes)
+        u = _secular_root(hadamard(axes, p), excess)  # a_min^2 + t
+        slope = jax.tree.map(lambda p, excess: p / (u + excess), p, excess)
+        return (u - least * least) * norm(slope)
 
     def surfaces(self):
         """s ((x/a)^2 + (y/b)^2 + (z/c)^2 - 1)/2 <= 0 with the least semi-axis s."""
@@ -97,21 +107,6 @@ class Sphere(AbstractSolid):
 
     def rounded_moments(self, radius):
         return Sphere(self.radius + radius).uniform_moments()
-
-
-def closest_on_ellipsoid(axes: Vec3, point: Vec3) -> tuple[Float[Array, ...], Vec3]:
-    """The multiplier t [m^2] and the vector s [1/m] of the point x of an ellipsoid closest to p.
-
-    p = x + t s with s_i = x_i/a_i^2 = p_i/(a_i^2 + t), for the largest root t of
-    sum (a_i s_i)^2 = 1. The signed distance is t |s|, which has no corner at the surface, and
-    s is along the outward normal.
-    """
-    least = jnp.minimum(axes.x, jnp.minimum(axes.y, axes.z))
-    p = jax.tree.map(_off_zero, point, axes)
-    excess = jax.tree.map(lambda a: (a - least) * (a + least), axes)
-    u = _secular_root(hadamard(axes, p), excess)  # a_min^2 + t
-    slope = jax.tree.map(lambda p, excess: p / (u + excess), p, excess)
-    return u - least * least, slope
 
 
 @jax.custom_jvp
