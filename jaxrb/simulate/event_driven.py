@@ -56,10 +56,10 @@ class EventDriven(AbstractMethod):
     """Flies a world step by step, locates every impact to round-off and resolves it there.
 
     Several impacts in a step are taken in the order of their times; of those at one time, whose
-    gaps are closed to the tolerance, the first comes first (those with obstacles in the order of
-    bodies, then those of pairs, kind by kind of shape), and this is repeated until no contact
-    closes. The contact of an accepted impact is on the
-    admissible side, 0 <= gap <= tolerance.
+    gaps are closed to the tolerance, the first comes first (those with obstacles by body and
+    obstacle, then those of pairs by the lower and the higher index), and this is repeated until
+    no contact closes. The contact of an accepted impact is on the admissible side,
+    0 <= gap <= tolerance.
 
     Attributes:
         flow: the scheme of the flight.

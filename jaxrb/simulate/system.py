@@ -25,6 +25,8 @@ class System(eqx.Module):
     gravity: Vec3  # with the forces per mass, if there are any: components of shape (n_bodies,)
     contacts: AbstractContactSet | None  # None where nothing can touch anything
     contact_law: AbstractContactLaw
+    # Of each contact its place among all in the order of the world; None if they are in order.
+    ranks: tuple[int, ...] | None = eqx.field(static=True)
 
     @property
     def frictional(self) -> bool:
@@ -79,7 +81,8 @@ def build(world: World, state: State, *, standing: bool = False) -> tuple[System
     contacts = all_contacts(bodies, world.obstacles, pairs, standing=standing)
     gravity = Vec3.of(world.accelerations()[order] if world.forces else world.gravity)
     law = world.contact_law if contacts is None else _law(world, contacts)
-    system = System(inertial, gravity, contacts, law)
+    ranks = None if contacts is None else _ranks(world, contacts)
+    system = System(inertial, gravity, contacts, law, ranks)
     return system, to_phase(jax.tree.map(lambda leaf: _permute(leaf, order), state), inertial)
 
 
@@ -115,6 +118,19 @@ def partners(world: World, contacts: AbstractContactSet) -> Int[np.ndarray, "n_c
     with_body = second >= n_obstacles
     of_body = n_obstacles + order[np.where(with_body, second - n_obstacles, 0)]
     return np.stack([order[first], np.where(with_body, of_body, second)], axis=1)
+
+
+def _ranks(world: World, contacts: AbstractContactSet) -> tuple[int, ...] | None:
+    """Contacts with obstacles come before those of pairs, each by the numbers of both."""
+    numbers = partners(world, contacts)
+    of_pair = numbers[:, 1] >= len(world.obstacles)
+    bodies = numbers - np.where(of_pair[:, None], [0, len(world.obstacles)], 0)
+    lower, upper = np.sort(bodies, axis=1).T
+    first, second = np.where(of_pair, lower, bodies[:, 0]), np.where(of_pair, upper, bodies[:, 1])
+    order = np.lexsort((second, first, of_pair))
+    if np.array_equal(order, np.arange(len(order))):
+        return None
+    return tuple(np.argsort(order).tolist())
 
 
 def to_state(system: System, world: World, phase: Phase) -> State:

@@ -64,14 +64,14 @@ def trial_contacts(
         closing &= ~held
         penetrating &= ~held
         force, _ = reaction(end, held, system)
-        pulled = _least(jnp.where(held & (force < 0), force, jnp.inf))
+        pulled = _least(jnp.where(held & (force < 0), force, jnp.inf), system)
         leaving = jnp.any(pulled)
     # Newton aims at half the tolerance, so that it ends on the admissible side.
     time = jnp.where(closing, dt * (gap - 0.5) / jnp.where(closing, -rate, 1.0), jnp.inf)
     # Of contacts that touch to the tolerance the first is the nearest, whatever round-off says.
     nearest = jnp.where(closing, jnp.maximum(gap, 1.0), jnp.inf)
     steep = steepness(motion, allowed, system)
-    struck = closing if gap.size == 1 else _least(nearest)
+    struck = closing if gap.size == 1 else _least(nearest, system)
     return TrialContacts(
         penetrating=jnp.any(penetrating),
         closing=jnp.any(closing),
@@ -87,8 +87,12 @@ def trial_contacts(
     )
 
 
-def _least(values: Float[Array, "n_bodies n_contacts"]) -> Held:
-    """Where the least finite value is; the first of equal ones."""
-    order = jnp.arange(values.size, dtype=jnp.int32).reshape(values.shape)
+def _least(values: Float[Array, "..."], system: System) -> Held:
+    """Where the least finite value is; of equal ones the first in the order of the world."""
+    if system.ranks is None:
+        order = jnp.arange(values.size, dtype=jnp.int32)
+    else:
+        order = jnp.asarray(system.ranks, jnp.int32)
+    order = order.reshape(values.shape)
     least = (values == jnp.min(values)) & (values < jnp.inf)
     return least & (order == jnp.min(jnp.where(least, order, values.size)))

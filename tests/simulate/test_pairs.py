@@ -69,6 +69,23 @@ def test_newtons_cradle():
     np.testing.assert_allclose(sol.final.velocity[:, 0], [0, 0, 0, 0, 1], atol=1e-14)
 
 
+def test_impacts_at_one_time_come_in_the_order_of_the_world():
+    """Whatever the shapes: a box hits the plane, two boxes and two balls hit each other."""
+    box = rb.RigidBody(rb.Box((0.1, 0.1, 0.1)), 1.0)
+    pairs = [(1, 3), (0, 2)]
+    world = rb.World([box, BALL, box, BALL, box], [rb.HalfSpace()], gravity=(0, 0, 0), pairs=pairs)
+    position = [[0, 0, 1], [0, 1, 1], [0.7, 0, 1], [0.7, 1, 1], [5, 5, 0.6]]
+    velocity = [[1, 0, 0], [1, 0, 0], [0, 0, 0], [0, 0, 0], [0, 0, -1]]
+    save = rb.SaveAt(final=True, impacts=4)
+    # At one time to the tolerance, that of round-off is not the same for all.
+    method = rb.LGVCI(dt=0.01, tolerance=1e-12)
+    sol = rb.simulate(world, state(position, velocity), method, t1=0.6, save=save)
+    assert int(sol.impacts.count) == 3
+    np.testing.assert_allclose(sol.impacts.time[:3], 0.5, atol=2e-12)
+    # Partners are counted with the one obstacle first.
+    np.testing.assert_array_equal(sol.impacts.pair[:3], [[4, 0], [0, 3], [1, 4]])
+
+
 def test_three_balls_of_different_mass():
     """The velocities after two impacts, by hand: v' = 2 (momentum)/(mass) - v of each pair."""
     masses = np.array([1.0, 2.5, 0.7])
