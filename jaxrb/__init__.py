@@ -41,6 +41,7 @@ from .impact import (
     invariant_directions as invariant_directions,
     inverse_inertia_matrix as inverse_inertia_matrix,
     solve_impact as solve_impact,
+    solve_impact_batch as solve_impact_batch,
 )
 from .shapes import (
     Box as Box,

@@ -1,5 +1,6 @@
 """Impacts at one contact: laws, and their solution."""
 
+from .batch import solve_impact_batch as solve_impact_batch
 from .curve import ImpulseCurve as ImpulseCurve, impulse_curve as impulse_curve
 from .invariant import (
     InvariantDirections as InvariantDirections,

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
-import numpy as np
-from jax.core import Tracer
-from jax.sharding import Mesh, PartitionSpec
 
 from ..bodies import State
+from ..math.spread import n_cores, on_cores, spread
 from .event_driven import AbstractMethod
 from .progress import progress_bar
 from .saving import SaveAt, Solution
@@ -70,100 +64,26 @@ def simulate_batch(
     if batch_world and any(leaf.shape[:1] != (n_lanes,) for leaf in jax.tree.leaves(world)):
         raise ValueError(f"batch_world needs a leading axis of {n_lanes} on every leaf of world.")
     devices = list(jax.devices() if devices is None else devices)
-    lanes = partial(_lanes, t1=t1, t0=t0, method=method, save=save, batch_world=batch_world)
-    traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((world, states)))
-    if len(devices) > 1:
-        solution = _sharded(lanes, world, states, batch_world, devices)
-    elif traced or devices[0].platform != "cpu":
-        solution = lanes(world, states)
-    else:
-        with progress_bar(progress, n_lanes, "world") as bar:
-            solution = _on_cores(lanes, world, states, batch_world, chunk or CPU_CHUNK, bar)
+    shared, batched = ((), (world, states)) if batch_world else ((world,), (states,))
+    shows = on_cores(devices, (world, states))
+    with progress_bar(shows and progress, n_lanes, "world") as bar:
+        solution = spread(
+            _lanes,
+            shared,
+            batched,
+            options={"method": method, "t1": t1, "t0": t0, "save": save},
+            devices=devices,
+            chunk=min(chunk or CPU_CHUNK, max(-(-n_lanes // n_cores()), SMALLEST_CHUNK)),
+            # Lanes that fill up the last chunk do not count.
+            report=None if bar is None else lambda n: bar.update(min(n, bar.total - bar.n)),
+        )
     return raise_failure(solution) if throw else solution
 
 
-@partial(jax.jit, static_argnames=("method", "t1", "t0", "save", "batch_world"))
-def _lanes(world, states, *, method, t1, t0, save, batch_world) -> Solution:
-    def one(world, state):
+@partial(jax.jit, static_argnames=("method", "t1", "t0", "save"))
+def _lanes(shared, batched, *, method, t1, t0, save) -> Solution:
+    def one(shared, batched):
+        world, state = *shared, *batched
         return simulate(world, state, method, t1, t0, save, throw=False)
 
-    return jax.vmap(one, in_axes=(0 if batch_world else None, 0))(world, states)
-
-
-def _sharded(lanes, world, states, batch_world, devices) -> Solution:
-    """Lanes shared out evenly; a few are flown twice to fill up the last device."""
-    # Inside shard_map each device runs its own loop; under jit with a sharded batch every
-    # turn would wait for all of them to agree whether any lane is left.
-    mesh = Mesh(np.asarray(devices), ("lanes",))
-    split, whole = PartitionSpec("lanes"), PartitionSpec()
-    n_lanes = states.position.shape[0]
-    size = -(-n_lanes // len(devices)) * len(devices)
-    world_spec = split if batch_world else whole
-    pad = partial(_pad, size=size)
-    solve = jax.jit(
-        jax.shard_map(
-            lanes, mesh=mesh, in_specs=(world_spec, split), out_specs=split, check_vma=False
-        )
-    )
-    solution = solve(pad(world) if batch_world else world, pad(states))
-    return _take(solution, n_lanes)
-
-
-def _on_cores(lanes, world, states, batch_world, chunk, bar) -> Solution:
-    """Chunks of equal size, each on one thread: XLA's own threads share out single
-    operations, which are too small here, and leave a core idle half of the time."""
-    n_lanes = states.position.shape[0]
-    cores = os.cpu_count() or 1
-    chunk = min(chunk, max(-(-n_lanes // cores), SMALLEST_CHUNK))
-
-    def fly(piece):
-        done = jax.block_until_ready(lanes(*piece))
-        if bar is not None:
-            bar.update(min(len(piece[1].position), bar.total - bar.n))
-        return done
-
-    if n_lanes <= chunk:
-        return lanes(world, states) if bar is None else fly((world, states))
-    n_chunks = -(-n_lanes // chunk)
-    pad = partial(_pad, size=n_chunks * chunk)
-
-    def cut(tree):
-        arrays = jax.tree.map(np.asarray, pad(tree))
-        return [
-            jax.tree.map(lambda leaf, k=k: leaf[k * chunk : (k + 1) * chunk], arrays)
-            for k in range(n_chunks)
-        ]
-
-    worlds = cut(world) if batch_world else [world] * n_chunks
-    pieces = list(zip(worlds, cut(states), strict=True))
-    done = [fly(pieces[0])] if _is_new(lanes, pieces[0]) else []
-    with ThreadPoolExecutor(cores) as pool:
-        done += pool.map(fly, pieces[len(done) :])
-    solution = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *done)
-    return _take(solution, n_lanes)
-
-
-_seen: set = set()
-
-
-def _is_new(lanes, piece) -> bool:
-    """Whether a program is called for the first time: two threads would compile it twice."""
-    leaves, structure = jax.tree.flatten(piece)
-    key = (tuple(lanes.keywords.items()), structure, *((x.shape, x.dtype) for x in leaves))
-    new = key not in _seen
-    _seen.add(key)
-    return new
-
-
-def _pad(tree, size: int):
-    """Repeats the last entry along the leading axis up to a size."""
-
-    def fill(leaf):
-        missing = size - leaf.shape[0]
-        return leaf if missing == 0 else jnp.concatenate([leaf, jnp.repeat(leaf[-1:], missing, 0)])
-
-    return jax.tree.map(fill, tree)
-
-
-def _take(tree, n: int):
-    return jax.tree.map(lambda leaf: leaf[:n] if eqx.is_array(leaf) else leaf, tree)
+    return jax.vmap(one, in_axes=(None, 0))(shared, batched)

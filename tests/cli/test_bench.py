@@ -75,7 +75,10 @@ def test_impact(capsys, monkeypatch):
     coarse, fine = (
         rows(text, f"Euler, {n} steps", rf"({NUMBER})   {SPREAD} +({NUMBER})") for n in (100, 1000)
     )
-    assert min(rows(text, "solve_impact", rf"({NUMBER})   {SPREAD} +-")) > 0
+    assert min(rows(text, "jit(vmap(solve_impact))", rf"({NUMBER})   {SPREAD} +-")) > 0
+    batch = rows(text, "solve_impact_batch", rf"({NUMBER})   {SPREAD} +({NUMBER})")
+    assert min(batch[:-1]) > 0
+    assert batch[-1] < 1e-12
     # Of first order: ten times the steps, about a tenth of the error.
     assert 0.02 < fine[-1] / coarse[-1] < 0.5
     assert coarse[-1] < 0.1
