@@ -5,12 +5,15 @@ and are checked when the simulation starts, where they yield a result code.
 """
 
 import math
-from typing import Any
+from typing import Any, TypeVar
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
+
+Solved = TypeVar("Solved", bound=Any)
 
 
 def real_array(value: Any, name: str, shape: tuple[int, ...] | None = None) -> Float[Array, "..."]:
@@ -47,6 +50,22 @@ def require(array: Any, name: str, predicate: Any, expected: str) -> None:
 def require_positive(array: Any, name: str) -> None:
     """Raises `ValueError` unless all known numbers of `array` are positive and finite."""
     require(array, name, lambda a: np.isfinite(a) & (a > 0), "positive and finite")
+
+
+def raise_inside(solution: Solved, failed: Bool[Array, "..."]) -> Solved:
+    """A traced solution that, when its program runs, raises the reason in its `result` if it
+    `failed` anywhere.
+
+    Also in a program that returns its derivatives alone: these depend on the check by a factor
+    of one, without which it would be left out as unused.
+    """
+    solution, one = solution.result.error_if((solution, jnp.ones(())), failed)
+
+    def checked(leaf):
+        inexact = jnp.issubdtype(jnp.result_type(leaf), jnp.inexact)
+        return leaf * one.astype(leaf.dtype) if inexact else leaf
+
+    return jax.tree.map(checked, solution)
 
 
 def finite_number(value: Any, name: str) -> float:

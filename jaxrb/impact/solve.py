@@ -13,7 +13,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int
 
-from .._validate import known, real_array
+from .._validate import known, raise_inside, real_array
 from ..math import Sym3, Vec3
 from .coulomb import Resolved, columns, solver
 from .laws import AbstractContactLaw, Coulomb, Frictionless
@@ -247,7 +247,7 @@ def raise_failure(solution: ImpactSolution) -> ImpactSolution:
     """The solution, of one impact or a batch, if there is one; raises otherwise."""
     failed = (solution.result != IMPACTS.successful) & (solution.result != IMPACTS.receding)
     if isinstance(failed, Tracer):
-        return solution.result.error_if(solution, failed)
+        return raise_inside(solution, failed)
     failed = np.asarray(failed)
     if failed.any():
         first = int(np.argmax(failed))

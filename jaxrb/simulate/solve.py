@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from .._validate import finite_number
+from .._validate import finite_number, raise_inside
 from ..bodies import State
 from .event_driven import AbstractMethod
 from .progress import progress_bar
@@ -90,7 +90,7 @@ def raise_failure(solution: Solution) -> Solution:
     """The solution, if it was successful; raises otherwise, also from inside a jitted call."""
     failed = solution.result != RESULTS.successful
     if isinstance(failed, Tracer):
-        return solution.result.error_if(solution, failed)
+        return raise_inside(solution, failed)
     failed = np.asarray(failed)
     if failed.any():
         first = int(np.argmax(failed.reshape(-1)))

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import plain_jit
 
 import jaxrb as rb
 
@@ -88,6 +89,21 @@ def test_throw_from_inside_jit():
     with pytest.raises(Exception, match="penetrates an obstacle at the start"):
         height(state).block_until_ready()
     assert np.isfinite(height(start(100.0)))
+
+
+@pytest.mark.parametrize("derive", [jax.grad, jax.jacfwd], ids=["reverse", "forward"])
+def test_throw_from_inside_a_jitted_derivative(derive):
+    """Which alone is returned, without a value."""
+    world, state, method, t1 = sunk()
+
+    def height(z):
+        moved = eqx.tree_at(lambda s: s.position, state, state.position.at[0, 2].set(z))
+        return rb.simulate(world, moved, method, t1).final.position[0, 2]
+
+    slope = plain_jit(derive(height))
+    with pytest.raises(Exception, match="penetrates an obstacle at the start"):
+        slope(state.position[0, 2]).block_until_ready()
+    assert np.isfinite(slope(jnp.asarray(100.0)))
 
 
 def test_where_and_when_a_simulation_ended():
