@@ -31,7 +31,7 @@ def solve_impact_batch(
 
     On several devices the impacts are sharded over them; on one CPU a large batch is cut into
     one chunk for each core. The numbers are those of `jax.vmap`, to round-off. Under a
-    transformation (jit, grad, ...) it is `jax.vmap`.
+    transformation (jit, grad, ...) it is `jax.vmap` on one device, or with `throw=False` on all.
 
     Args:
         inverse_inertia: W of each impact [1/kg], contact frame, z along the normal.
@@ -63,19 +63,17 @@ def solve_impact_batch(
     if not batch_law and any(jnp.shape(leaf) != () for leaf in leaves):
         raise ValueError(f"law must hold single numbers without batch_law; got {law!r}.")
     shared, batched = ((), (w, v, law)) if batch_law else ((law,), (w, v))
-    options = {"collinearity": collinearity}
-    if traced((shared, batched)):
-        # Not over devices: one that raised a failure would leave the others waiting for it.
-        solution = _lanes(shared, batched, **options)
-    else:
-        solution = spread(
-            _lanes,
-            shared,
-            batched,
-            options=options,
-            devices=list(jax.devices() if devices is None else devices),
-            chunk=-(-n // max(1, min(n_cores(), n // SMALLEST_CHUNK))),
-        )
+    devices = list(jax.devices() if devices is None else devices)
+    if throw and traced((shared, batched)):
+        devices = devices[:1]  # one that raised a failure would leave the others waiting for it
+    solution = spread(
+        _lanes,
+        shared,
+        batched,
+        options={"collinearity": collinearity},
+        devices=devices,
+        chunk=-(-n // max(1, min(n_cores(), n // SMALLEST_CHUNK))),
+    )
     return raise_failure(solution) if throw else solution
 
 

@@ -47,7 +47,10 @@ def spread(
     if len(devices) > 1:
         return _over_devices(function, shared, batched, options, devices)
     lanes = partial(function, **options)
-    if not on_cores(devices, (shared, batched)):
+    elsewhere = devices[0] != jax.devices()[0]
+    if elsewhere and not traced((shared, batched)):
+        shared, batched = jax.device_put((shared, batched), devices[0])
+    if elsewhere or not on_cores(devices, (shared, batched)):
         return lanes(shared, batched)
     return _over_cores(lanes, shared, batched, chunk, report)
 

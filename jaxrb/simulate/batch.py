@@ -8,7 +8,7 @@ from functools import partial
 import jax
 
 from ..bodies import State
-from ..math.spread import n_cores, on_cores, spread
+from ..math.spread import n_cores, on_cores, spread, traced
 from .event_driven import AbstractMethod
 from .progress import progress_bar
 from .saving import SaveAt, Solution
@@ -40,8 +40,8 @@ def simulate_batch(
 
     On several devices the lanes are sharded over them; on one CPU they are cut into chunks
     that run on all cores. Worlds do not wait for those of another chunk or device. The
-    numbers are those of `jax.vmap`. Under a transformation (jit, grad, ...) on one device it
-    is `jax.vmap`.
+    numbers are those of `jax.vmap`. Under a transformation (jit, grad, ...) it is `jax.vmap`
+    on one device, or with `throw=False` on all.
 
     Args:
         world: one for all, or with `batch_world` one per state.
@@ -64,6 +64,8 @@ def simulate_batch(
     if batch_world and any(leaf.shape[:1] != (n_lanes,) for leaf in jax.tree.leaves(world)):
         raise ValueError(f"batch_world needs a leading axis of {n_lanes} on every leaf of world.")
     devices = list(jax.devices() if devices is None else devices)
+    if throw and traced((world, states)):
+        devices = devices[:1]  # one that raised a failure would leave the others waiting for it
     shared, batched = ((), (world, states)) if batch_world else ((world,), (states,))
     shows = on_cores(devices, (world, states))
     with progress_bar(shows and progress, n_lanes, "world") as bar:

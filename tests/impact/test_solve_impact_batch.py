@@ -125,6 +125,16 @@ def test_failures_are_counted_and_the_first_is_named():
         jax.block_until_ready(plain_jit(many)(bad_w, v, law).impulse)
 
 
+def test_a_failure_is_raised_by_a_jitted_derivative():
+    """Which alone is returned, without a value."""
+    w = 2 * jnp.eye(3)
+    law = rb.Coulomb(0.3, restitution=0.5)
+    slope = plain_jit(jax.grad(lambda v: rb.solve_impact(w, v, law).impulse[2]))
+    assert np.isfinite(slope(jnp.array([0.3, 0.1, -1.0]))).all()
+    with pytest.raises(Exception, match="infinite or NaN"):
+        slope(jnp.array([jnp.inf, 0.1, -1.0])).block_until_ready()
+
+
 def test_impacts_are_sharded_over_devices():
     """Two devices made of one CPU, in a process of their own."""
     program = """
@@ -137,7 +147,7 @@ def test_impacts_are_sharded_over_devices():
         assert len(jax.devices()) == 2
         w, v, law = problems(31)
         assert_same(many(w, v, law), VMAP(w, v, law))
-        # Under a transformation one device does all, and a failure leaves no other waiting.
+        # One device does what can raise within a program: a failure leaves no other waiting.
         try:
             plain_jit(many)(-w, v, law).impulse.block_until_ready()
         except Exception as error:

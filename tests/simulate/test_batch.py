@@ -17,8 +17,8 @@ METHOD = rb.LGVCI(dt=0.01)
 WORLD = rb.World([rb.RigidBody(rb.Ellipsoid((2.0, 3.0, 4.0)))], [rb.HalfSpace()])
 
 
-def starts(n):
-    z0 = jnp.linspace(9.0, 11.0, n)
+def starts(n, lowest=9.0):
+    z0 = jnp.linspace(lowest, 11.0, n)
     zero = jnp.zeros_like(z0)
     ones = jnp.ones((n, 1, 3))
     return rb.State(
@@ -100,7 +100,16 @@ def test_lanes_are_sharded_over_devices(n):
         sol = rb.simulate_batch(WORLD, states, METHOD, 3.0)
         assert sol.final.position.shape == ({n}, 1, 3)
         np.testing.assert_allclose(sol.final.position, singles(states, 3.0), rtol=0, atol=1e-12)
-        print("sharded")
+        last = jax.devices()[3]
+        sol = rb.simulate_batch(WORLD, states, METHOD, 3.0, devices=[last])
+        assert sol.final.position.devices() == {{last}}
+        # A failure within a program leaves no device waiting.
+        end = jax.jit(lambda states: rb.simulate_batch(WORLD, states, METHOD, 3.0).final)
+        try:
+            end(starts({n}, lowest=-1.0)).position.block_until_ready()
+        except Exception as error:
+            assert "penetrates an obstacle" in str(error)
+            print("sharded")
     """
     import os
 
