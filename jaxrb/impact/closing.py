@@ -94,35 +94,64 @@ def centrifugal(contact: Contact, where: Bool[Array, " lanes"]) -> tuple[Lane, L
     """The only direction u in which sliding can resume: d - mu B u = lambda u, lambda > 0.
 
     It exists where |B^{-1} d| > mu (Corollary 6); elsewhere the result is B^{-1} d / mu.
-    So |(lambda + mu B)^{-1} d| = 1; the reciprocal of the left-hand side is almost linear in
-    lambda, and Newton's rule for it converges from a lower bound, |d| less mu times the largest
-    eigenvalue of B. The last steps are the ones that are differentiated.
     """
     mu = jnp.where(where, contact.friction, 1.0)
     d1, d2 = jnp.where(where, contact.d1, 1.0), jnp.where(where, contact.d2, 0.0)
-    b11, b22 = jnp.where(where, contact.b11, 1.0), jnp.where(where, contact.b22, 1.0)
-    b12 = jnp.where(where, contact.b12, 0.0)
+    m11, m22 = (mu * jnp.where(where, b, 1.0) for b in (contact.b11, contact.b22))
+    m12 = mu * jnp.where(where, contact.b12, 0.0)
+    push = _Push(m11, m12, m22, d1, d2)
+    return push.balance(_growth(push))
 
-    def solve(growth, x, y):
-        m11, m12, m22 = growth + mu * b11, mu * b12, growth + mu * b22
+
+class _Push(NamedTuple):
+    """What drives a sliding contact: mu B, and d."""
+
+    m11: Lane
+    m12: Lane
+    m22: Lane
+    d1: Lane
+    d2: Lane
+
+    def solve(self, growth: Lane, x: Lane, y: Lane) -> tuple[Lane, Lane]:
+        """(lambda + mu B)^{-1} (x, y)."""
+        m11, m12, m22 = growth + self.m11, self.m12, growth + self.m22
         scale = 1 / (m11 * m22 - m12 * m12)
         return (m22 * x - m12 * y) * scale, (m11 * y - m12 * x) * scale
 
-    def newton(growth):
-        x, y = solve(growth, d1, d2)
-        size = jnp.sqrt(x * x + y * y)
-        along1, along2 = solve(growth, x, y)
-        return growth + (size - 1) * size * size / (x * along1 + y * along2)
+    def balance(self, growth: Lane) -> tuple[Lane, Lane]:
+        """(lambda + mu B)^{-1} d, of length 1 for the lambda that is looked for."""
+        return self.solve(growth, self.d1, self.d2)
 
-    half, mean = (b11 - b22) / 2, (b11 + b22) / 2
-    largest = mean + jnp.sqrt(half * half + b12 * b12)
-    growth = jnp.maximum(jnp.sqrt(d1 * d1 + d2 * d2) - mu * largest, 0.0)
-    for _ in range(10):
-        growth = newton(growth)
-    growth = jax.lax.stop_gradient(growth)
-    # Two steps from the root, so that second derivatives follow as well.
-    x, y = solve(newton(newton(growth)), d1, d2)
-    return x, y
+    def steepness(self, growth: Lane, x: Lane, y: Lane) -> Lane:
+        """By how much half the square of the length of (x, y) falls with lambda."""
+        along1, along2 = self.solve(growth, x, y)
+        return x * along1 + y * along2
+
+
+@jax.custom_jvp
+def _growth(push: _Push) -> Lane:
+    """The lambda for which |(lambda + mu B)^{-1} d| = 1.
+
+    The reciprocal of the left-hand side is almost linear in lambda, and Newton's rule for it
+    converges from a lower bound, |d| less mu times the largest eigenvalue of B.
+    """
+    half, mean = (push.m11 - push.m22) / 2, (push.m11 + push.m22) / 2
+    largest = mean + jnp.sqrt(half * half + push.m12 * push.m12)
+    growth = jnp.maximum(jnp.sqrt(push.d1 * push.d1 + push.d2 * push.d2) - largest, 0.0)
+    for _ in range(12):
+        x, y = push.balance(growth)
+        size = jnp.sqrt(x * x + y * y)
+        growth = growth + (size - 1) * size * size / push.steepness(growth, x, y)
+    return growth
+
+
+@_growth.defjvp
+def _(primals, tangents):
+    """The implicit function theorem."""
+    (push,), (change,) = primals, tangents
+    growth = _growth(push)
+    (x, y), (dx, dy) = jax.jvp(lambda push: push.balance(growth), (push,), (change,))
+    return growth, (x * dx + y * dy) / push.steepness(growth, x, y)
 
 
 def _run(

@@ -47,40 +47,51 @@ class Resolved(NamedTuple):
 
 
 @lru_cache
-def solver(hypothesis: str, collinearity: float | None = None) -> Callable[[Columns], Array]:
+def solver(hypothesis: str, collinearity: float | None = None) -> Callable[..., Array]:
     """A function from `columns` of shape (11, lanes) to the results, of shape (8, lanes).
 
     `Resolved.of` gives its rows their names. Where the contact does not approach all impulses
     are 0. Derivatives exist in both modes; see `of_lanes`.
     """
+    courses = (Course(hypothesis, collinearity, shortcut) for shortcut in (True, False))
+    return of_lanes(*map(_follow, courses))
 
-    def follow(shortcut: bool) -> Callable[[Columns], Array]:
-        course = Course(hypothesis, collinearity, shortcut)
 
-        def finish(slide: Slide, problems: Columns) -> Columns:
-            total = close(course, slide, _contact(problems))
-            unit = jnp.where(_approaches(problems), -problems[8], 0.0) / problems[5]
-            events = (total.compressed_at, total.stuck_at, total.collinear_at)
-            rows = (
-                total.tangential1 * unit,
-                total.tangential2 * unit,
-                total.normal * unit,
-                *(_scaled(at, unit) for at in events),
-                total.sticks,
-                ~total.solved,
-            )
-            return jnp.stack([row.astype(problems.dtype) for row in rows])
+@lru_cache
+def known_impulse(hypothesis: str) -> Callable[..., Array]:
+    """A function of `columns` and of the impulse, (3, lanes), that `solver` has found for them.
 
-        work = Work(
-            needed=_approaches,
-            start=lambda problems: hodograph.start(course, _contact(problems)),
-            turn=lambda slide, problems: hodograph.follow(course, slide, _contact(problems)),
-            ended=hodograph.ended,
-            finish=finish,
+    It is that impulse, with its derivatives, and costs nothing but them.
+    """
+    follow = _follow(Course(hypothesis, None, shortcut=False))
+    return of_lanes(lambda problems: follow(problems)[:3])
+
+
+def _follow(course: Course) -> Callable[[Columns], Array]:
+    """The rows of `solver`, along a course."""
+
+    def finish(slide: Slide, problems: Columns) -> Columns:
+        total = close(course, slide, _contact(problems))
+        unit = jnp.where(_approaches(problems), -problems[8], 0.0) / problems[5]
+        events = (total.compressed_at, total.stuck_at, total.collinear_at)
+        rows = (
+            total.tangential1 * unit,
+            total.tangential2 * unit,
+            total.normal * unit,
+            *(_scaled(at, unit) for at in events),
+            total.sticks,
+            ~total.solved,
         )
-        return partial(work_off, work)
+        return jnp.stack([row.astype(problems.dtype) for row in rows])
 
-    return of_lanes(follow(True), follow(False))
+    work = Work(
+        needed=_approaches,
+        start=lambda problems: hodograph.start(course, _contact(problems)),
+        turn=lambda slide, problems: hodograph.follow(course, slide, _contact(problems)),
+        ended=hodograph.ended,
+        finish=finish,
+    )
+    return partial(work_off, work)
 
 
 def _approaches(problems: Columns) -> Array:

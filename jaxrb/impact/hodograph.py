@@ -203,10 +203,9 @@ def follow(course: Course, slide: Slide, contact: Contact) -> Slide:
     both = both & compressed
     at = jnp.where(both, end, at)
 
-    log_speed, *totals = GRID.interpolate(
-        at, panel.log_speed, panel.impulse, panel.pull1, panel.pull2
+    cos, sin, log_speed, *totals = GRID.interpolate(
+        at, panel.cos, panel.sin, panel.log_speed, panel.impulse, panel.pull1, panel.pull2
     )
-    cos, sin, _ = _directions(slide, contact, panel.length, (at + 1) / 2)
     unit = jnp.sqrt(cos * cos + sin * sin)
     reached = (cos / unit, sin / unit, slide.speed * jnp.exp(log_speed), *totals)
     cos, sin, speed, impulse, pull1, pull2 = (
@@ -214,6 +213,9 @@ def follow(course: Course, slide: Slide, contact: Contact) -> Slide:
     )
     settled = _settled(slide, contact, jnp.where(good, panel.length * (at + 1) / 2, 0.0))
     stretch = slide.stretch * jnp.where(good, jnp.where(found, 1.0, 2.0), 0.4)
+    if not course.shortcut:
+        # Derivatives grow or fade by no more than exp(12) on a panel, which is resolved.
+        stretch = jnp.minimum(stretch, 2.0)
     return Slide(
         cos,
         sin,
@@ -257,6 +259,8 @@ def _restored_at(
 class _Panel(NamedTuple):
     """The functions of a slide on a panel, shape (n_points, lanes)."""
 
+    cos: Lane
+    sin: Lane
     growth: Lane  # lambda
     turning: Lane  # f
     log_speed: Lane  # of the speed over that at its start
@@ -271,9 +275,8 @@ class _Panel(NamedTuple):
 
 def _panel(course: Course, slide: Slide, contact: Contact, length: Lane) -> _Panel:
     eps = jnp.finfo(slide.speed.dtype).eps
-    # Along the panel every number of a lane is a row.
-    here, given, row = jax.tree.map(lambda leaf: leaf[None], (slide, contact, length))
-    cos, sin, passed = _directions(here, given, row, GRID.unit_points(row))
+    here, given = _along(slide, contact)
+    cos, sin, passed = _path(slide, contact, length)
     resolved = (jnp.min(passed, axis=0) > 0.2 * length) & (jnp.max(passed, axis=0) < 5 * length)
     growth, turning = given.rates(cos, sin)
     (log_speed,) = GRID.integrals(growth * passed)
@@ -286,6 +289,8 @@ def _panel(course: Course, slide: Slide, contact: Contact, length: Lane) -> _Pan
     energy = here.energy + jnp.where(restoring, work, -work)
     ending = _excess(course, here, given, impulse, normal, energy)
     return _Panel(
+        cos,
+        sin,
         growth,
         turning,
         log_speed,
@@ -357,6 +362,35 @@ def _length(slide: Slide, contact: Contact) -> Lane:
     speed = jnp.where(slide.speed > 0, slide.speed, 1.0)
     length = slide.stretch * jnp.minimum(3 / contact.fastest(), 2 * ahead / speed)
     return jax.lax.stop_gradient(length)
+
+
+def _along(*trees):
+    """Along a panel every number of a lane is a row."""
+    return jax.tree.map(lambda leaf: leaf[None], trees)
+
+
+@jax.custom_jvp
+def _path(slide: Slide, contact: Contact, length: Lane) -> tuple[Lane, Lane, Lane]:
+    """The directions at the points of a panel, and d tau over the place."""
+    here, given, row = _along(slide, contact, length)
+    return _directions(here, given, row, GRID.unit_points(row))
+
+
+@_path.defjvp
+def _(primals, tangents):
+    """What is found depends on no tau, so that the points are held at theirs.
+
+    Then a change of theta obeys d(change)/dtau = (df/dtheta) change + (change of f).
+    """
+    (slide, contact, _), (dslide, dcontact, _) = primals, tangents
+    cos, sin, passed = _path(*primals)
+    given, dgiven = _along(contact, dcontact)
+    _, forced = jax.jvp(lambda given: given.rates(cos, sin)[1], (given,), (dgiven,))
+    (growth,) = GRID.integrals(given.turning_slope(cos, sin) * passed)
+    grown = jnp.exp(growth)
+    (change,) = GRID.integrals(forced * passed / grown)
+    turn = grown * ((slide.cos * dslide.sin - slide.sin * dslide.cos)[None] + change)
+    return (cos, sin, passed), (-sin * turn, cos * turn, jnp.zeros_like(passed))
 
 
 def _directions(

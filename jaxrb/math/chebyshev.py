@@ -147,10 +147,12 @@ def _(primals, tangents):
     return x, -change / jnp.where(slope == 0, 1.0, slope)
 
 
+@jax.jit
 def _series(coefficients: Values, x: Float[Array, " lanes"]):
     """A sum of Chebyshev polynomials and its derivative, by Clenshaw's recurrence.
 
-    Row by row: lanes fill the vector units, which a reduction over the rows would not.
+    Row by row: lanes fill the vector units, which a reduction over the rows would not. Behind
+    a `jit`: so many operations are traced, and transformed, once.
     """
     one = two = slope_one = slope_two = jnp.zeros_like(x)
     for k in range(coefficients.shape[0] - 1, 0, -1):

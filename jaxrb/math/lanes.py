@@ -10,6 +10,7 @@ one.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any, NamedTuple
 
 import jax
@@ -144,12 +145,15 @@ def _turn(work: Work, state: Any, problems: Columns, needed: Array | bool = True
 
 def of_lanes(
     function: Callable[[Columns], Array], derived: Callable[[Columns], Array] | None = None
-) -> Callable[[Columns], Array]:
+) -> Callable[..., Array]:
     """A function of columns that `vmap` calls once, with derivatives in both modes.
 
     The function acts on each lane by itself, lanes being the last axis of its result, and may
     hold a `while_loop`: every derivative, of any order, is computed in forward mode, as the
     whole Jacobian of each lane, and contracted. So reverse mode needs no reversed loop.
+
+    As a second argument the result takes its own value where that is known from before: then
+    only derivatives are computed.
 
     Args:
         function: of an array of shape (numbers, lanes).
@@ -159,8 +163,8 @@ def of_lanes(
     batched = _in_one_batch(function)
 
     @jax.custom_jvp
-    def solve(columns: Columns) -> Array:
-        return batched(columns)
+    def solve(columns: Columns, known: Array | None = None) -> Array:
+        return batched(columns) if known is None else known
 
     def jacobian(columns: Columns) -> Array:
         """With a second last axis over the numbers."""
@@ -169,12 +173,17 @@ def of_lanes(
         push = lambda direction: jax.jvp(derived, (columns,), (direction,))[1]  # noqa: E731
         return jax.vmap(push, out_axes=-2)(along)
 
+    @cache
+    def slopes() -> Callable[..., Array]:
+        """The same function each time, so that it is traced once."""
+        return of_lanes(jacobian)
+
     @solve.defjvp
     def _(primals, tangents):
-        (columns,), (direction,) = primals, tangents
-        slope = keep_rule(of_lanes(jacobian))(columns)
+        columns, direction = primals[0], tangents[0]
+        slope = keep_rule(slopes())(columns)
         direction = jnp.expand_dims(direction, range(slope.ndim - 2))
-        return keep_rule(solve)(columns), jnp.sum(slope * direction, axis=-2)
+        return keep_rule(solve)(*primals), jnp.sum(slope * direction, axis=-2)
 
     return solve
 
@@ -186,14 +195,17 @@ def _in_one_batch(function: Callable[[Columns], Array]) -> Callable[[Columns], A
     def call(columns: Columns) -> Array:
         return function(columns)
 
+    # Traced once, however often what is around it is transformed.
+    once = jax.jit(call)
+
     @call.def_vmap
     def _(size, batched, columns):
         if not batched[0]:
-            return call(columns), False
+            return once(columns), False
         lanes = columns.shape[-1]
         together = jnp.moveaxis(columns, 0, -2).reshape(columns.shape[1], size * lanes)
-        result = call(together)
+        result = once(together)
         result = result.reshape(*result.shape[:-1], size, lanes)
         return jnp.moveaxis(result, -2, 0), True
 
-    return call
+    return once

@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Int
 from ..bodies import Phase
 from ..contact import AtHalfSpaces
 from ..flows import AbstractFlow
-from ..math import select
+from ..math import Vec3, select
 from ..math.bracket import next_trial
 from ..math.once import choose_once
 from .accumulation import Accumulation
@@ -86,12 +86,15 @@ class Log(eqx.Module):
     flights: Int[Array, " n_arcs"]  # flown in each
     duration: Float[Array, " n_arcs"]  # of the flight that ended with an event [s]
     event: Int[Array, " n_arcs"]  # kind * n + contact for n contacts; -1 without one
+    # With friction, of the impact that ends an arc, on its first body, world [N s].
+    impulse: Vec3 | None
 
     @staticmethod
-    def empty(n_arcs: int, limit: int, like: Float[Array, ""]) -> Log:
+    def empty(n_arcs: int, limit: int, like: Float[Array, ""], system: System) -> Log:
         """A log in which nothing is written; its durations have the dtype of `like`."""
-        none = jnp.zeros(n_arcs, jnp.int32)
-        return Log(limit, none[0], none, jnp.zeros(n_arcs, like.dtype), none - 1)
+        none, zero = jnp.zeros(n_arcs, jnp.int32), jnp.zeros(n_arcs, like.dtype)
+        impulse = Vec3(zero, zero, zero) if system.frictional else None
+        return Log(limit, none[0], none, zero, none - 1, impulse)
 
     def full(self) -> Bool[Array, ""]:
         return self.arc >= self.flights.shape[0]
@@ -114,7 +117,13 @@ class Log(eqx.Module):
             flights,
             jnp.where(eventful, duration, self.duration),
             jnp.where(eventful, event, self.event),
+            self.impulse,
         )
+
+    def write_impulse(self, impulse: Vec3, struck: Bool[Array, ""]) -> Log:
+        """With the impulse of the impact, if there was one, that ended the last arc."""
+        here = (jnp.arange(self.flights.shape[0], dtype=jnp.int32) == self.arc - 1) & struck
+        return dataclasses.replace(self, impulse=select(here, impulse, self.impulse))
 
 
 class _Search(eqx.Module):
@@ -227,13 +236,15 @@ def _with_friction(unfinished, turn, carry, system: System):
 
     def round_of_turns(carry):
         _, carry = jax.lax.while_loop(flying, fly_on, (jnp.zeros((), jnp.int32), carry))
-        phase, clock, *rest = carry
-        after, ended = frictional_impact(phase, clock.struck, system)
+        phase, clock, search, dip, log = carry
+        after, impulse, ended = frictional_impact(phase, clock.struck, system)
+        if log is not None:
+            log = log.write_impulse(impulse, jnp.any(clock.struck))
         going = clock.code == Code.successful
         code = jnp.where(going & ~ended, jnp.int32(Code.impact_not_ended), clock.code)
         none = jnp.zeros_like(clock.struck)
         clock = dataclasses.replace(clock, struck=none, code=code)
-        return select(ended, after, phase), clock, *rest
+        return after, clock, search, dip, log
 
     return jax.lax.while_loop(unfinished, round_of_turns, carry)
 

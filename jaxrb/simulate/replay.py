@@ -22,16 +22,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 from jax.custom_derivatives import SymbolicZero
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from ..bodies import Phase
 from ..contact import AtHalfSpaces
-from ..math import select
+from ..math import Vec3, select
 from ..math.tangents import keep_rule, sparse_jvp
 from .accumulation import Accumulation
 from .advance import Clock, Log, Plan, advance, start_clock
 from .collect import Flight, Outputs, Wanted, collect
-from .frictional import frictional_impact
+from .frictional import impact_again
 from .results import Code
 from .sustained import Held, Kind, bounce, fly, landing, reaction, stand
 from .system import System
@@ -67,6 +67,17 @@ class _Start(eqx.Module):
     def on(self, clock: Clock) -> Clock:
         """The clock with these numbers."""
         return dataclasses.replace(clock, remaining=self.remaining, accumulation=self.accumulation)
+
+
+class _Event(NamedTuple):
+    """Which an arc ends with, from the log."""
+
+    number: Int[Array, ""]  # as the log writes it
+    impulse: Vec3 | None  # of a frictional impact
+
+    @property
+    def happens(self) -> Bool[Array, ""]:
+        return self.number >= 0
 
 
 class _Course(eqx.Module):
@@ -139,7 +150,7 @@ def replay(
 def _fly_block(
     blocks: Blocks, start: _Start, clock: Clock, saved: Int[Array, ""], system: System
 ) -> tuple[_Start, Clock, Log, Outputs]:
-    log = Log.empty(blocks.arcs, blocks.flights, start.remaining)
+    log = Log.empty(blocks.arcs, blocks.flights, start.remaining, system)
     phase, clock_out, log = advance(blocks.plan, start.phase, start.on(clock), system, log)
     assert log is not None
     outputs = Outputs(None, None)
@@ -196,11 +207,11 @@ def _replay_block(
         return select(flown, following, course), seen(course, flown, no_event, course.remaining)
 
     @partial(jax.checkpoint, prevent_cse=False)
-    def fly_last(course: _Course, flown, duration, index):
+    def fly_last(course: _Course, flown, duration, event: _Event):
         """The last flight of an arc that is full or ends with an event."""
-        eventful = index >= 0
+        eventful = event.happens
         planned = jnp.where(eventful, duration, course.remaining)
-        end = _fly_and_meet(plan, planned, index, course, system)
+        end = _fly_and_meet(plan, planned, event, course, system)
         step = jnp.where(eventful, course.step, course.step + 1)
         size = plan.step_size(step, course.remaining)
         left = jnp.where(eventful, course.remaining - end.duration, size)
@@ -212,15 +223,16 @@ def _replay_block(
         )
 
     def arc(course, entry):
-        flights, duration, index = entry
-        ended = (index >= 0) | (flights == blocks.flights)
+        flights, duration, event = entry
+        ended = event.happens | (flights == blocks.flights)
         order = jnp.arange(blocks.flights - 1, dtype=jnp.int32)
         course, steps = jax.lax.scan(fly_step, course, order < flights - ended.astype(jnp.int32))
-        course, (last, struck) = fly_last(course, ended, duration, index)
+        course, (last, struck) = fly_last(course, ended, duration, event)
         return course, (steps, last, struck)
 
     course = _Course(start.phase, start.remaining, clock.step, clock.held, start.accumulation)
-    course, flown = jax.lax.scan(arc, course, (log.flights, log.duration, log.event))
+    events = _Event(log.event, log.impulse)
+    course, flown = jax.lax.scan(arc, course, (log.flights, log.duration, events))
     outputs = Outputs(None, None)
     if collects:
         outputs = collect(blocks.wanted, plan.flow, log, saved, flown, system)
@@ -241,7 +253,7 @@ class _End(NamedTuple):
 def _fly_and_meet(
     plan: Plan,
     planned: Float[Array, ""],
-    index: Int[Array, ""],
+    event: _Event,
     course: _Course,
     system: System,
 ) -> _End:
@@ -252,7 +264,7 @@ def _fly_and_meet(
     root.
     """
     before, _ = fly(plan.flow, planned, course.phase, course.held, system)
-    return _End(before, *_meet(plan, before, planned, index, course, system))
+    return _End(before, *_meet(plan, before, planned, event, course, system))
 
 
 @partial(_fly_and_meet.defjvp, symbolic_zeros=True)
@@ -262,7 +274,7 @@ def _(plan, primals, tangents):
     It is evaluated at the duration that the function itself returns, so that higher
     derivatives follow from this one.
     """
-    planned, index, course, system = primals
+    planned, event, course, system = primals
     dplanned, _, dcourse, dsystem = tangents
     held = course.held
     duration = keep_rule(partial(_fly_and_meet, plan))(*primals).duration
@@ -271,10 +283,10 @@ def _(plan, primals, tangents):
         return fly(plan.flow, duration, phase, held, system)[0]
 
     def root(before, system):
-        return _root(before, index, held, system)
+        return _root(before, event.number, held, system)
 
     def meet(before, duration, course, system):
-        return _meet(plan, before, duration, index, course, system)
+        return _meet(plan, before, duration, event, course, system)
 
     at_duration = partial(end, duration)
     before, dbefore = sparse_jvp(at_duration, (course.phase, system), (dcourse.phase, dsystem))
@@ -283,10 +295,10 @@ def _(plan, primals, tangents):
     _, change = sparse_jvp(root, (before, system), (dbefore, dsystem))
     _, rate = jax.jvp(lambda end: root(end, system), (before,), (motion,))
 
-    moving = (index >= 0) & (rate != 0)
+    moving = event.happens & (rate != 0)
     if isinstance(dplanned, SymbolicZero):
         dplanned = jnp.zeros_like(planned)
-    dduration = jnp.where(index >= 0, -change / jnp.where(moving, rate, 1.0), dplanned)
+    dduration = jnp.where(event.happens, -change / jnp.where(moving, rate, 1.0), dplanned)
     dbefore = jax.tree.map(lambda d, rate: d + rate * dduration, dbefore, motion)
     met, dmet = sparse_jvp(
         meet, (before, duration, course, system), (dbefore, dduration, dcourse, dsystem)
@@ -310,7 +322,7 @@ def _meet(
     plan: Plan,
     end: Phase,
     duration: Float[Array, ""],
-    index: Int[Array, ""],
+    event: _Event,
     course: _Course,
     system: System,
 ) -> tuple[Phase, Float[Array, ""], Held | None, Accumulation | None]:
@@ -319,15 +331,15 @@ def _meet(
     if system.contacts is None:
         return end, duration, None, None
     contacts = system.contacts.find(end)
-    contact = _contact(index, contacts.gap)
-    if system.frictional:
-        return frictional_impact(end, contact, system)[0], duration, None, None
+    contact = _contact(event.number, contacts.gap)
+    if event.impulse is not None:
+        return impact_again(end, contact, event.impulse, system), duration, None, None
     motion = contacts.kinematics(end, system.inertial)
     if held is None or accumulation is None:
         impulse = system.frictionless.normal_impulse(motion.normal_velocity, motion.inverse_mass)
         return contacts.apply_impulse(end, impulse, contact), duration, None, None
     assert isinstance(contacts, AtHalfSpaces)
-    kind = _kind(index, contacts.gap)
+    kind = _kind(event.number, contacts.gap)
     struck = contact & (kind != Kind.RELEASE)
     impact = jnp.any(struck)
     bounced, kept = bounce(end, contacts, motion, struck, held, system)
