@@ -49,21 +49,26 @@ def plot_hodograph(
             (x[middle], y[middle]),
             arrowprops={"arrowstyle": "-|>", "color": color, "lw": 0.8},
         )
+        drawn = [velocity[:, :2]]
         if directions is not None:
-            _draw_directions(ax, directions, 1.1 * np.hypot(x, y).max())
+            drawn += _draw_directions(ax, directions, 1.1 * np.hypot(x, y).max())
         if impact is not None:
-            _mark_events(ax, curve, impact)
+            _mark_events(ax, curve, impact, np.concatenate(drawn))
         ax.set_xlabel(r"$\gamma_x$ [m/s]")
         ax.set_ylabel(r"$\gamma_y$ [m/s]")
         ax.set_aspect("equal", adjustable="datalim")
+        ax.margins(0.1)  # room for labels
         return ax
 
 
-def _draw_directions(ax: Axes, directions: InvariantDirections, length: float) -> None:
+def _draw_directions(ax: Axes, directions: InvariantDirections, length: float) -> list[np.ndarray]:
+    """Returns points of the lines."""
+    lines = []
     for s, growth, exists in zip(*map(np.asarray, directions[:3]), strict=True):
         if exists:
             color = BLUE if growth < 0 else ORANGE
-            ax.plot(*zip((0, 0), length * s, strict=True), color=color, lw=0.8, ls=(0, (5, 3)))
+            lines.append(np.linspace(0, length, 50)[:, None] * s)
+            ax.plot(*lines[-1].T, color=color, lw=0.8, ls=(0, (5, 3)))
             tip, tail = (0.62, 0.66) if growth < 0 else (0.66, 0.62)
             ax.annotate(
                 "",
@@ -71,10 +76,11 @@ def _draw_directions(ax: Axes, directions: InvariantDirections, length: float) -
                 length * tail * s,
                 arrowprops={"arrowstyle": "-|>", "color": color, "lw": 0.8},
             )
+    return lines
 
 
-def _mark_events(ax: Axes, curve: ImpulseCurve, impact: ImpactSolution) -> None:
-    """Dots with letters; events in one place share a label."""
+def _mark_events(ax: Axes, curve: ImpulseCurve, impact: ImpactSolution, drawn: np.ndarray) -> None:
+    """Dots with letters, on the side where least is drawn; events in one place share a label."""
     normal, velocity = np.asarray(curve.impulse)[:, 2], np.asarray(curve.velocity)
     places: list[tuple[np.ndarray, list[str]]] = [(velocity[0, :2], ["0"])]
     for name in impact.word:
@@ -90,7 +96,26 @@ def _mark_events(ax: Axes, curve: ImpulseCurve, impact: ImpactSolution) -> None:
     for place, names in places:
         ax.plot(*place, "o", ms=3, color=BLACK, zorder=3)
         label = ", ".join(f"${name}$" for name in names)
-        ax.annotate(label, place, xytext=(5, -11), textcoords="offset points")
+        side = _clear_side(place, drawn)
+        # A long label grows away from its dot, with its first or last letter where one would be.
+        grows = "left" if side[0] >= 0 else "right"
+        offset = 9 * side - [np.copysign(3, side[0]), 0]
+        ax.annotate(label, place, xytext=offset, textcoords="offset points", ha=grows, va="center")
+        drawn = np.concatenate([drawn, _around(place, side, drawn)])
+
+
+def _around(place: np.ndarray, sides: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+    """Where labels of a place are, on some of its sides."""
+    reach = 0.07 * np.ptp(drawn, axis=0).max()
+    return np.atleast_2d(place + reach * sides)
+
+
+def _clear_side(place: np.ndarray, drawn: np.ndarray) -> np.ndarray:
+    """The unit vector from a place to a label that is furthest from points that are drawn."""
+    angles = np.arange(16) * np.pi / 8
+    sides = np.stack([np.cos(angles), np.sin(angles)], axis=1)
+    apart = np.linalg.norm(_around(place, sides, drawn)[:, None] - drawn[None], axis=-1)
+    return sides[np.argmax(apart.min(axis=1))]
 
 
 def plot_impulse_curve(
