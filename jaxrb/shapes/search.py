@@ -123,7 +123,7 @@ def _highest(solid: Searched, aim: AbstractAim) -> tuple[Float[Array, ""], Vec3]
     for height, other in candidates[1:]:
         best, point = select(height > best, (height, other), (best, point))
     round_off = jnp.maximum(ground.unit, jnp.finfo(best.dtype).eps * jnp.abs(best))
-    good = best >= pending - 4 * OUTSIDE * round_off
+    good = (best > -jnp.inf) & (best >= pending - 4 * OUTSIDE * round_off)
     found = aim.height(point), point
     return select(good, found, jax.tree.map(lambda leaf: jnp.full_like(leaf, jnp.nan), found))
 

@@ -82,5 +82,5 @@ def test_a_closest_point_that_is_not_found_has_a_code():
     world = rb.World([body], world.obstacles)
     sol = rb.simulate(world, state, rb.LGVCI(dt=0.01), 0.1, throw=False)
     assert sol.result == rb.RESULTS.closest_point_not_found
-    with pytest.raises(RuntimeError, match="closest to an obstacle was not found"):
+    with pytest.raises(RuntimeError, match="closest to an obstacle or a ball was not found"):
         rb.simulate(world, state, rb.LGVCI(dt=0.01), 0.1)
