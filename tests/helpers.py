@@ -1,4 +1,9 @@
-"""Shared by the tests: compilation, the paper's scene, differences and convergence orders."""
+"""Shared by the tests: compilation, devices, the paper's scene, differences, orders."""
+
+import os
+import subprocess
+import sys
+import textwrap
 
 import jax
 import numpy as np
@@ -18,6 +23,26 @@ def plain_jit(function):
     """`jax.jit` without LLVM's optimisation: half the time to compile a large program whose
     values, not speed, are tested."""
     return jax.jit(function, compiler_options={"xla_backend_optimization_level": 0})
+
+
+def on_devices(n, program):
+    """What a program prints in a process of its own that has n devices made of one CPU."""
+    setup = """
+        import sys
+        import jax
+        sys.path[:0] = ["tests", "tests/impact", "tests/simulate"]
+        jax.config.update("jax_enable_x64", True)
+    """
+    flags = f"--xla_force_host_platform_device_count={n}"
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(setup) + textwrap.dedent(program)],
+        env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
 
 
 def differences(function, x, step=1e-3):

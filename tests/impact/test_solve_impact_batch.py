@@ -1,15 +1,10 @@
 """Batches of impacts over cores and devices give the numbers of `vmap`."""
 
-import os
-import subprocess
-import sys
-import textwrap
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import plain_jit
+from helpers import on_devices, plain_jit
 from impacts import random_impacts
 
 import jaxrb as rb
@@ -136,12 +131,7 @@ def test_a_failure_is_raised_by_a_jitted_derivative():
 
 
 def test_impacts_are_sharded_over_devices():
-    """Two devices made of one CPU, in a process of their own."""
     program = """
-        import sys
-        import jax
-        jax.config.update("jax_enable_x64", True)
-        sys.path[:0] = ["tests", "tests/impact"]
         from helpers import plain_jit
         from test_solve_impact_batch import VMAP, assert_same, many, problems
         assert len(jax.devices()) == 2
@@ -154,13 +144,4 @@ def test_impacts_are_sharded_over_devices():
             assert "positive definite" in str(error)
             print("sharded")
     """
-    flags = "--xla_force_host_platform_device_count=2"
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "sharded" in done.stdout
+    assert "sharded" in on_devices(2, program)

@@ -1,15 +1,11 @@
 """Batches over cores and devices give the numbers of single runs."""
 
-import subprocess
-import sys
-import textwrap
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import quick_jit
+from helpers import on_devices, quick_jit
 
 import jaxrb as rb
 
@@ -86,13 +82,8 @@ def test_failures_are_named_by_lane():
 
 @pytest.mark.parametrize("n", [8, 10])
 def test_lanes_are_sharded_over_devices(n):
-    """Four devices made of one CPU, in a process of their own."""
     program = f"""
-        import jax
-        jax.config.update("jax_enable_x64", True)
         import numpy as np
-        import sys
-        sys.path[:0] = ["tests", "tests/simulate"]
         import jaxrb as rb
         from test_batch import METHOD, WORLD, singles, starts
         assert len(jax.devices()) == 4
@@ -111,18 +102,7 @@ def test_lanes_are_sharded_over_devices(n):
             assert "penetrates an obstacle" in str(error)
             print("sharded")
     """
-    import os
-
-    flags = "--xla_force_host_platform_device_count=4"
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(program)],
-        env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "sharded" in done.stdout
+    assert "sharded" in on_devices(4, program)
 
 
 @pytest.mark.parametrize("bad", ["single", "empty", "world"])
