@@ -167,7 +167,8 @@ def smooth_and_polytope(a: Smooth, b: Polytope) -> Separation:
 
     The greatest separation is along the normal of a face, or from the ellipsoid to a vertex or
     to the line of an edge. Which it is, is found first, without derivatives. Where the cores
-    penetrate each other deeply another one may be better, but the sign is right.
+    penetrate each other deeply another one may be better, but the sign is right; the normal may
+    have no derivatives there.
     """
     vertices, start, along, normal = (
         rotate_inverse(a.turn, v)
@@ -197,9 +198,11 @@ def smooth_and_polytope(a: Smooth, b: Polytope) -> Separation:
     def separation(outward: Vec3) -> Float[Array, ""]:
         return jnp.min(dot(outward, vertices)) - norm(hadamard(a.semi_axes, outward))
 
-    # In deep penetration there may be no such root.
-    improved = jax.lax.stop_gradient(separation(root) >= separation(found.outward))
-    outward = select(improved & ~found.is_face, root, found.outward)
+    # In deep penetration there may be no such root. Elsewhere the root is the guess, but for
+    # round-off and with derivatives: it must not lose to it by round-off.
+    slack = jnp.sqrt(jnp.finfo(size.dtype).eps) * (size + jnp.min(norm(vertices)))
+    found_root = separation(root) >= separation(found.outward) - slack
+    outward = select(found_root & ~found.is_face, root, found.outward)
     if b.has_faces:
         outward = select(found.is_face, -pick(normal, found.face), outward)
 
@@ -264,7 +267,7 @@ def _at_multiplier(
     points = solid.start + solid.along * part
     nearness = dot(points, dual(points))
     edge = jnp.argmin(nearness).astype(jnp.int32)
-    z, along, part = pick(points, edge), pick(solid.along, edge), jnp.sum(_only(part, edge))
+    z, along, part = pick(points, edge), pick(solid.along, edge), pick(part, edge)
     slope = dual(z)
     length = norm(slope)
     outward = slope / jnp.where(length > 0, length, 1.0)
@@ -290,18 +293,13 @@ def _at_multiplier(
     face = jnp.argmax(over).astype(jnp.int32)
     normal = pick(solid.normal, face)
     height = norm(hadamard(solid.axes, normal))
-    distance = -jnp.sum(_only(jnp.where(real, solid.offset, 0.0), face))
+    distance = -pick(jnp.where(real, solid.offset, 0.0), face)
     at_face = _Feature(-normal, edge, part, face, jnp.ones((), bool))
     return select(
         jnp.max(over) > extent,
         (at_face, height * (distance - height), height * distance),
         (corner, root, scale),
     )
-
-
-def _only(values: Float[Array, " n"], index: Int[Array, ""]) -> Float[Array, " n"]:
-    """One of many, the others 0."""
-    return jnp.where(jnp.arange(values.shape[0], dtype=index.dtype) == index, values, 0.0)
 
 
 def _off_foot(outward: Vec3, problem: _Closest) -> Vec3:
