@@ -172,6 +172,11 @@ def form(solid: AbstractSolid) -> AbstractForm:
     return found
 
 
+def kind(solid: AbstractSolid) -> str:
+    """The name of a solid that may be moved, scaled and rounded."""
+    return type(_unwrap(solid)[0]).__name__
+
+
 def _unwrap(solid: AbstractSolid) -> tuple[AbstractSolid, _Pose, Float[Array, ""]]:
     """What is moved, scaled and rounded; its pose, and the radius [m]."""
     zero = jnp.zeros_like(solid.bounding_radius())

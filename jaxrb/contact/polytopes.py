@@ -9,7 +9,7 @@ whose common normal bounds the Minkowski difference).
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -18,6 +18,8 @@ from jaxtyping import Array, Float, Int
 from ..math import Vec3, cross, dot, norm
 from ..math.safe import safe_divide
 from .forms import Polytope, Separation
+
+Tree = TypeVar("Tree")
 
 
 def between_polytopes(a: Polytope, b: Polytope) -> Separation:
@@ -37,7 +39,7 @@ def between_polytopes(a: Polytope, b: Polytope) -> Separation:
     candidates.append((_with_axis(across), extent[None]))
     values = jnp.concatenate([jax.lax.stop_gradient(value) for _, value in candidates])
     best = jnp.argmax(values)
-    normal = pick(join([n for n, _ in candidates]), best)
+    normal = pick(_join([n for n, _ in candidates]), best)
 
     top, bottom = dot(normal, a.vertices), dot(normal, b.vertices)
     lowest = pick(a.vertices, jnp.argmin(top))
@@ -52,7 +54,7 @@ def between_polytopes(a: Polytope, b: Polytope) -> Separation:
     touches_a = (bottom >= jnp.max(bottom) - near) & (_greatest(inner_a) <= near)
     touches_b = (top <= jnp.min(top) + near) & (_greatest(inner_b) <= near)
     meet = edges.distance <= jnp.abs(level) + near
-    points = join([b.vertices, a.vertices - normal * depth, edges.on_b])
+    points = _join([b.vertices, a.vertices - normal * depth, edges.on_b])
     active = jnp.concatenate([touches_a, touches_b, meet]).astype(depth.dtype)
     number = jnp.sum(active)
     middle = jax.tree.map(lambda p: jnp.sum(active * p) / jnp.maximum(number, 1.0), points)
@@ -81,7 +83,7 @@ class _Edges(NamedTuple):
 
 def _edges(a: Polytope, b: Polytope) -> _Edges:
     """By broadcasting the edges of `a` along columns, those of `b` along rows."""
-    columns, rows = (lambda v: indexed(v, (slice(None), None))), (lambda v: indexed(v, (None,)))
+    columns, rows = (lambda v: _indexed(v, (slice(None), None))), (lambda v: _indexed(v, (None,)))
     p, d = columns(a.start), columns(a.along)
     q, e = rows(b.start), rows(b.along)
     normal = cross(d, e)
@@ -135,8 +137,8 @@ def _closest_points(p: Vec3, d: Vec3, q: Vec3, e: Vec3) -> tuple[Vec3, Vec3]:
 
 def _heights(polytope: Polytope, points: Vec3) -> Float[Array, "n_faces n_points"]:
     """Of points over the planes of the faces [m]; -inf over those that are filled up."""
-    normal = indexed(polytope.normal, (slice(None), None))
-    return dot(normal, indexed(points, (None,))) - polytope.offset[:, None]
+    normal = _indexed(polytope.normal, (slice(None), None))
+    return dot(normal, _indexed(points, (None,))) - polytope.offset[:, None]
 
 
 def _greatest(heights: Float[Array, "n_faces n_points"]) -> Float[Array, " n_points"]:
@@ -155,19 +157,23 @@ def _size(a: Polytope, b: Polytope) -> Float[Array, ""]:
     return jnp.max(norm(a.vertices)) + jnp.max(norm(b.vertices))
 
 
-def pick(vectors: Vec3, index: Int[Array, ""]) -> Vec3:
+def pick(many: Tree, index: Int[Array, ""]) -> Tree:
     """One of many, chosen by comparison: a gather would leave fused kernels."""
-    chosen = jnp.arange(vectors.x.shape[0], dtype=index.dtype) == index
-    return jax.tree.map(lambda leaf: jnp.sum(jnp.where(chosen, leaf, 0.0)), vectors)
+
+    def only(leaf):
+        chosen = jnp.arange(leaf.shape[0], dtype=index.dtype) == index
+        return jnp.sum(jnp.where(chosen, leaf, 0.0))
+
+    return jax.tree.map(only, many)
 
 
-def join(vectors: list[Vec3]) -> Vec3:
+def _join(vectors: list[Vec3]) -> Vec3:
     return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *vectors)
 
 
-def indexed(vector: Vec3, index: tuple) -> Vec3:
+def _indexed(vector: Vec3, index: tuple) -> Vec3:
     return jax.tree.map(lambda leaf: leaf[index], vector)
 
 
 def _with_axis(vector: Vec3) -> Vec3:
-    return indexed(vector, (None,))
+    return _indexed(vector, (None,))

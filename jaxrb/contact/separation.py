@@ -18,7 +18,7 @@ import jax.numpy as jnp
 from ..math import Quat, Vec3, direction, rotate, rotate_inverse, select
 from ..shapes import AbstractSolid
 from ..shapes.base import components
-from .forms import AbstractForm, Ball, Distance, Nearest, Polytope, Separation, Smooth, form
+from .forms import AbstractForm, Ball, Distance, Nearest, Polytope, Separation, Smooth, form, kind
 from .polytopes import between_polytopes
 from .smooth import between_smooth, smooth_and_polytope
 
@@ -35,7 +35,7 @@ def prepare(first: AbstractSolid, second: AbstractSolid) -> tuple[AbstractForm, 
     if isinstance(b, Ball) and not isinstance(a, Ball | Nearest):
         a = Distance(components(first))
     if _rule(a, b) is None and _rule(b, a) is None:
-        names = " and a ".join(type(solid).__name__ for solid in (first, second))
+        names = " and a ".join(map(kind, (first, second)))
         raise ValueError(
             f"World.pairs: the closest points of a {names} are not known. Spheres can touch "
             "every solid; ellipsoids, boxes, polyhedra, capsules, and these rounded, each other."

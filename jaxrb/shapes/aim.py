@@ -7,6 +7,7 @@ Both are where a height is greatest: d . z, whose surfaces of equal height are p
 from __future__ import annotations
 
 import abc
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -19,6 +20,8 @@ from .base import AbstractSolid
 
 class AbstractAim(eqx.Module):
     """A height over all points z."""
+
+    flat: ClassVar[bool]  # whether points of one height are on a plane
 
     @abc.abstractmethod
     def height(self, z: Vec3) -> Float[Array, "..."]:
@@ -40,6 +43,7 @@ class AbstractAim(eqx.Module):
 class Along(AbstractAim):
     """The furthest point along a unit direction."""
 
+    flat: ClassVar[bool] = True
     direction: Vec3
 
     def height(self, z):
@@ -58,6 +62,7 @@ class Along(AbstractAim):
 class Near(AbstractAim):
     """The point closest to a point outside [m]."""
 
+    flat: ClassVar[bool] = False
     point: Vec3
 
     def height(self, z):

@@ -137,7 +137,7 @@ def _highest_corner(
     heights = aim.height(jax.lax.stop_gradient(corners))
     heights = jnp.where(solid.is_corner[:, 0], heights, -jnp.inf)
     best = jnp.max(heights)
-    if isinstance(aim, Along):
+    if aim.flat:
         weight = (heights >= best - 8 * ground.unit).astype(best.dtype)
         weight = weight / jnp.sum(weight)
     else:
