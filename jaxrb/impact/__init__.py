@@ -2,18 +2,21 @@
 
 from .batch import solve_impact_batch as solve_impact_batch
 from .curve import ImpulseCurve as ImpulseCurve, impulse_curve as impulse_curve
+from .hypotheses import (
+    AbstractHypothesis as AbstractHypothesis,
+    Newton as Newton,
+    Poisson as Poisson,
+    Stronge as Stronge,
+)
 from .invariant import (
     InvariantDirections as InvariantDirections,
     invariant_directions as invariant_directions,
 )
 from .laws import (
     AbstractContactLaw as AbstractContactLaw,
-    AbstractHypothesis as AbstractHypothesis,
     Coulomb as Coulomb,
     Frictionless as Frictionless,
-    Newton as Newton,
-    Poisson as Poisson,
-    Stronge as Stronge,
+    Rough as Rough,
 )
 from .solve import (
     IMPACTS as IMPACTS,

@@ -36,7 +36,7 @@ def solve_impact_batch(
     Args:
         inverse_inertia: W of each impact [1/kg], contact frame, z along the normal.
         velocity: of the first body relative to the second at each contact [m/s].
-        law: `Coulomb` or `Frictionless`, one for all, or with `batch_law` one per impact, as
+        law: as of `solve_impact`, one for all, or with `batch_law` one per impact, as
             `jax.vmap(Coulomb)(friction, restitution)` makes them.
         batch_law: whether every leaf of `law` has a leading axis over the batch.
         collinearity: as in `solve_impact`.

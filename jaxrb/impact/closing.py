@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
-from ..math.safe import safe_sqrt
-from .hodograph import Contact, Course, Lane, Slide, Stage
+from .hypotheses import Restitution
+from .slide import Compressed, Contact, Course, Lane, Slide, Stage, choose
 
 
 class Total(NamedTuple):
@@ -34,34 +34,33 @@ class _Line(NamedTuple):
 
     impulse: Lane  # I_z
     normal: Lane  # v_z
-    energy: Lane  # as in Slide
+    energy: Lane  # as in Motion
     stage: Int[Array, " lanes"]
-    compressed_at: Lane
-    compressed: Lane
+    compressed: Compressed
 
 
 def close(course: Course, slide: Slide, contact: Contact) -> Total:
     """From where the panels end."""
-    eps = jnp.finfo(slide.speed.dtype).eps
+    moved = slide.motion
+    eps = jnp.finfo(moved.speed.dtype).eps
     mu = contact.friction
-    line = _Line(
-        slide.impulse,
-        contact.normal_velocity(slide.impulse, slide.pull1, slide.pull2),
-        slide.energy,
-        slide.stage,
-        slide.compressed_at,
-        slide.compressed,
-    )
+    line = _Line(moved.impulse, moved.normal, moved.energy, slide.stage, slide.compressed)
     # It slides on in its direction, to the origin if it approaches it.
-    growth, _ = contact.rates(slide.cos, slide.sin)
+    growth, turning = contact.rates(moved.cos, moved.sin)
     approaches = growth < 0
-    left = jnp.where(approaches, slide.speed / jnp.where(approaches, -growth, 1.0), jnp.inf)
-    left = jnp.where(slide.speed <= eps, 0.0, left)
-    along = contact.acceleration(slide.cos, slide.sin)
+    decay = jnp.where(approaches, -growth, 1.0)
+    # Of the turn that is left only derivatives know, to which it matters; to first order.
+    decay_turned = decay - contact.turning_slope(moved.cos, moved.sin)
+    bent = contact.growth_slope(moved.cos, moved.sin) * turning
+    bent = bent / (decay * jnp.where(decay_turned > 0, decay_turned, 1.0))
+    left = moved.speed / decay * jnp.where(approaches & (decay_turned > 0), 1 + bent, 1.0)
+    left = jnp.where(approaches, left, jnp.inf)
+    left = jnp.where(moved.speed <= eps, 0.0, left)
+    along = contact.acceleration(moved.cos, moved.sin)
     slid = _run(course, contact, line, along, slide.straight, left)
-    step = slid.impulse - slide.impulse
-    first = -mu * (slide.pull1 + slide.cos * step)
-    second = -mu * (slide.pull2 + slide.sin * step)
+    step = slid.impulse - moved.impulse
+    first = -mu * (moved.pull1 + moved.cos * step)
+    second = -mu * (moved.pull2 + moved.sin * step)
 
     # At the origin it sticks, or slides on in the centrifugal direction (38).
     stops = slide.straight & (slid.stage != Stage.OVER) & jnp.isfinite(left)
@@ -82,7 +81,7 @@ def close(course: Course, slide: Slide, contact: Contact) -> Total:
         first + push1 * step,
         second + push2 * step,
         final.impulse,
-        final.compressed_at,
+        final.compressed.impulse,
         jnp.where(stops, slid.impulse, jnp.inf),
         slide.collinear_at,
         stops & sticks,
@@ -138,11 +137,13 @@ def _growth(push: _Push) -> Lane:
     half, mean = (push.m11 - push.m22) / 2, (push.m11 + push.m22) / 2
     largest = mean + jnp.sqrt(half * half + push.m12 * push.m12)
     growth = jnp.maximum(jnp.sqrt(push.d1 * push.d1 + push.d2 * push.d2) - largest, 0.0)
-    for _ in range(12):
+
+    def improve(_, growth):
         x, y = push.balance(growth)
         size = jnp.sqrt(x * x + y * y)
-        growth = growth + (size - 1) * size * size / push.steepness(growth, x, y)
-    return growth
+        return growth + (size - 1) * size * size / push.steepness(growth, x, y)
+
+    return jax.lax.fori_loop(0, 12, improve, growth)
 
 
 @_growth.defjvp
@@ -170,29 +171,19 @@ def _run(
     compresses = active & (line.stage == Stage.COMPRESSION) & (ahead < limit)
     step = jnp.where(compresses, ahead, 0.0)
     stored = line.energy - (line.normal + acceleration * step / 2) * step
+    compressed = Compressed(line.impulse + step, stored)
     line = _Line(
         line.impulse + step,
         jnp.where(compresses, 0.0, line.normal),
         jnp.where(compresses, 0.0, line.energy),
         line.stage + compresses.astype(jnp.int32),
-        jnp.where(compresses, line.impulse + step, line.compressed_at),
-        jnp.where(compresses, stored, line.compressed),
+        choose(compresses, compressed, line.compressed),
     )
     limit = jnp.where(jnp.isfinite(limit), limit - step, jnp.inf)
 
     # End of restitution.
-    e = contact.restitution
-    if course.hypothesis == "newton":
-        ahead = (e - line.normal) / slope
-    elif course.hypothesis == "poisson":
-        ahead = (1 + e) * line.compressed_at - line.impulse
-    else:
-        # From the end of compression itself the root has a derivative for every e, 0 included.
-        begins = line.normal <= 0
-        left = e * e * line.compressed - line.energy
-        root = safe_sqrt(line.normal * line.normal + 2 * slope * left)
-        from_compression = e * safe_sqrt(2 * line.compressed / slope)
-        ahead = jnp.where(begins, from_compression, (root - line.normal) / slope)
+    now = Restitution(line.impulse, line.normal, line.energy, *line.compressed, slope)
+    ahead = course.hypothesis.left(contact.restitution, now)
     ahead = jnp.where(rises, jnp.maximum(ahead, 0.0), jnp.inf)
     restoring = active & (line.stage == Stage.RESTITUTION)
     ends = restoring & (ahead <= limit)
@@ -205,6 +196,5 @@ def _run(
         line.normal + acceleration * step,
         line.energy + jnp.where(restoring, work, -work),
         line.stage + ends.astype(jnp.int32),
-        line.compressed_at,
         line.compressed,
     )

@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import lru_cache, partial
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from ..math import Vec3
-from ..math.lanes import Columns, Work, of_lanes, work_off
+from ..math.lanes import (
+    Columns,
+    Lanewise,
+    Work,
+    of_lanes,
+    unit_directions,
+    value_and_jacobian,
+    work_off,
+)
 from . import hodograph
 from .closing import close
-from .hodograph import Contact, Course, Slide
+from .hypotheses import AbstractHypothesis
+from .slide import Contact, Course, Slide
 
 
 def columns(inverse_inertia, velocity, friction, restitution) -> Float[Array, "11 ..."]:
@@ -47,66 +56,99 @@ class Resolved(NamedTuple):
 
 
 @lru_cache
-def solver(hypothesis: str, collinearity: float | None = None) -> Callable[..., Array]:
+def solver(hypothesis: AbstractHypothesis, collinearity: float | None = None) -> Lanewise:
     """A function from `columns` of shape (11, lanes) to the results, of shape (8, lanes).
 
     `Resolved.of` gives its rows their names. Where the contact does not approach all impulses
     are 0. Derivatives exist in both modes; see `of_lanes`.
     """
-    courses = (Course(hypothesis, collinearity, shortcut) for shortcut in (True, False))
-    return of_lanes(*map(_follow, courses))
+    plain, derived = (Course(hypothesis, collinearity, derived) for derived in (False, True))
+
+    def results(problems: Columns) -> Columns:
+        return _scaled(problems, work_off(_work(plain, 8), _without_units(problems)))
+
+    return of_lanes(results, partial(_jacobian, derived, 8))
 
 
 @lru_cache
-def known_impulse(hypothesis: str) -> Callable[..., Array]:
+def known_impulse(hypothesis: AbstractHypothesis) -> Lanewise:
     """A function of `columns` and of the impulse, (3, lanes), that `solver` has found for them.
 
-    It is that impulse, with its derivatives, and costs nothing but them.
+    It is that impulse, with its derivatives, and costs nothing but them; and not those of first
+    order either, if it is given what `sensitivity` has found for the columns as a third
+    argument.
     """
-    follow = _follow(Course(hypothesis, None, shortcut=False))
-    return of_lanes(lambda problems: follow(problems)[:3])
+
+    def impulse(problems: Columns) -> Columns:
+        return solver(hypothesis)(problems)[:3]
+
+    return of_lanes(impulse, partial(_jacobian, Course(hypothesis, None, derived=True), 3))
 
 
-def _follow(course: Course) -> Callable[[Columns], Array]:
-    """The rows of `solver`, along a course."""
+def sensitivity(hypothesis: AbstractHypothesis) -> Lanewise:
+    """A function from `columns` to the derivatives of the impulse by them, (3, 11, lanes).
+
+    All lanes are one queue, under any `vmap`; those that do not approach have zeros and cost
+    nothing.
+    """
+    return known_impulse(hypothesis).slopes
+
+
+def _jacobian(course: Course, n_results: int, problems: Columns) -> Array:
+    """Of the first results, (n_results, 11, lanes).
+
+    Panels are followed along the numbers without units, of which there are fewer.
+    """
+    bare = _without_units(problems)
+    total, by_bare = value_and_jacobian(
+        partial(work_off, _work(course, n_results)), bare, len(Contact._fields)
+    )
+
+    def along(direction: Columns) -> Columns:
+        _, change = jax.jvp(_without_units, (problems,), (direction,))
+        change = jnp.sum(by_bare * change[None, :-1], axis=1)
+        return jax.jvp(_scaled, (problems, total), (direction, change))[1]
+
+    return jax.vmap(along, out_axes=1)(unit_directions(problems))
+
+
+def _work(course: Course, n_results: int) -> Work:
+    """Contacts without units, and whether they approach; the first of `solver`'s results."""
+
+    def contact(problems: Columns) -> Contact:
+        return Contact(*problems[:-1])
 
     def finish(slide: Slide, problems: Columns) -> Columns:
-        total = close(course, slide, _contact(problems))
-        unit = jnp.where(_approaches(problems), -problems[8], 0.0) / problems[5]
-        events = (total.compressed_at, total.stuck_at, total.collinear_at)
+        total = close(course, slide, contact(problems))
         rows = (
-            total.tangential1 * unit,
-            total.tangential2 * unit,
-            total.normal * unit,
-            *(_scaled(at, unit) for at in events),
-            total.sticks,
-            ~total.solved,
+            *(total.tangential1, total.tangential2, total.normal),
+            *(total.compressed_at, total.stuck_at, total.collinear_at),
+            *(total.sticks, ~total.solved),
         )
-        return jnp.stack([row.astype(problems.dtype) for row in rows])
+        return jnp.stack([row.astype(problems.dtype) for row in rows[:n_results]])
 
-    work = Work(
-        needed=_approaches,
-        start=lambda problems: hodograph.start(course, _contact(problems)),
-        turn=lambda slide, problems: hodograph.follow(course, slide, _contact(problems)),
+    return Work(
+        needed=lambda problems: problems[-1] > 0,
+        start=lambda problems: hodograph.start(course, contact(problems)),
+        turn=lambda slide, problems: hodograph.follow(course, slide, contact(problems)),
         ended=hodograph.ended,
         finish=finish,
     )
-    return partial(work_off, work)
 
 
-def _approaches(problems: Columns) -> Array:
-    return problems[8] < 0
-
-
-def _scaled(at: Array, unit: Array) -> Array:
-    happens = jnp.isfinite(at)
-    return jnp.where(happens, jnp.where(happens, at, 0.0) * unit, jnp.inf)
-
-
-def _contact(problems: Columns) -> Contact:
-    """Without units; those that do not approach become some harmless impact."""
-    approaches = _approaches(problems)
+def _without_units(problems: Columns) -> Columns:
+    """Rows of a `Contact`, and whether it approaches; if not, it becomes some harmless one."""
+    approaches = problems[8] < 0
     w11, w12, w13, w22, w23, w33, v1, v2, v3, mu, e = problems
     speed = jnp.where(approaches, -v3, 1.0)
     slip1, slip2 = (jnp.where(approaches, v / speed, 0.0) for v in (v1, v2))
-    return Contact(w11 / w33, w12 / w33, w22 / w33, w13 / w33, w23 / w33, slip1, slip2, mu, e)
+    contact = Contact(w11 / w33, w12 / w33, w22 / w33, w13 / w33, w23 / w33, slip1, slip2, mu, e)
+    return jnp.stack([*contact, approaches.astype(problems.dtype)])
+
+
+def _scaled(problems: Columns, total: Columns) -> Columns:
+    """Results with their units."""
+    unit = jnp.where(problems[8] < 0, -problems[8], 0.0) / problems[5]
+    happens = jnp.isfinite(total[:6])
+    moments = jnp.where(happens, jnp.where(happens, total[:6], 0.0) * unit[None], jnp.inf)
+    return jnp.concatenate([moments, total[6:]])

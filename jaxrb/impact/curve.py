@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._validate import positive_count, real_array
-from .laws import Coulomb, Frictionless
+from .laws import AbstractContactLaw
 from .solve import solve_impact
 
 
@@ -29,7 +29,7 @@ class ImpulseCurve(NamedTuple):
 def impulse_curve(
     inverse_inertia: Float[Array, "3 3"],
     velocity: Float[Array, "3"],
-    law: Coulomb | Frictionless,
+    law: AbstractContactLaw,
     n: int = 200,
 ) -> ImpulseCurve:
     """How impulse and contact velocity develop during an impact (Jia and Wang, Figures 4, 5).
@@ -51,14 +51,14 @@ def impulse_curve(
     v = real_array(velocity, "velocity", (3,)).astype(w.dtype)
     if positive_count(n, "n") < 2:
         raise ValueError(f"n must be at least 2; got {n}.")
-    mu = law.coefficient_of_friction.astype(w.dtype)
-    return _curve(w, v, mu, solve_impact(w, v, law).impulse, n)
+    plastic = law.plastic()
+    return _curve(w, v, plastic, solve_impact(w, v, law).impulse, n)
 
 
 @partial(jax.jit, static_argnums=4)
-def _curve(w: Array, v: Array, mu: Array, total: Array, n: int) -> ImpulseCurve:
+def _curve(w: Array, v: Array, plastic: AbstractContactLaw, total: Array, n: int) -> ImpulseCurve:
+    mu = plastic.coefficient_of_friction.astype(w.dtype)
     steep = w.at[2, 2].add(2 * mu * jnp.sqrt(w[0, 2] ** 2 + w[1, 2] ** 2))
-    plastic = Coulomb(mu, 0.0)
 
     def point(speed: Float[Array, ""]) -> Float[Array, "3"]:
         return solve_impact(steep, v.at[2].set(-speed), plastic, throw=False).impulse

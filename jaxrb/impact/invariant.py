@@ -68,7 +68,7 @@ def invariant_directions(
 
     def rates(angle):
         s = jnp.stack([jnp.cos(angle), jnp.sin(angle)], axis=-1)
-        push = d[None] - mu * (s @ b)
+        push = d[None] - mu * (s[..., :1] * b[:1] + s[..., 1:] * b[1:])
         turning = s[..., 0] * push[..., 1] - s[..., 1] * push[..., 0]
         return s, jnp.sum(s * push, axis=-1), turning
 

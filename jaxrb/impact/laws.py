@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import abc
-from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from .._validate import real_array, require
+from ..math import Sym3, Vec3, safe_sqrt
+from .coulomb import Resolved, columns, solver
+from .hypotheses import AbstractHypothesis, Stronge
 
 
 class AbstractContactLaw(eqx.Module):
@@ -28,7 +30,27 @@ class AbstractContactLaw(eqx.Module):
     @property
     @abc.abstractmethod
     def coefficient_of_friction(self) -> Float[Array, "..."]:
-        """mu."""
+        """mu; infinite where friction has no limit."""
+
+    @abc.abstractmethod
+    def resolve(
+        self, inverse_inertia: Sym3, velocity: Vec3, collinearity: float | None
+    ) -> Resolved:
+        """One impact of a contact that approaches, in the contact frame.
+
+        Args:
+            inverse_inertia: W [1/kg], positive definite.
+            velocity: of the contact before [m/s]; where it does not approach the impulse is 0.
+            collinearity: as in `solve_impact`.
+        """
+
+    @abc.abstractmethod
+    def plastic(self) -> AbstractContactLaw:
+        """The law by which an impact runs that ends with compression.
+
+        Raises:
+            ValueError: if the law does not say how the impulse develops.
+        """
 
 
 class Frictionless(AbstractContactLaw):
@@ -54,39 +76,24 @@ class Frictionless(AbstractContactLaw):
     def coefficient_of_friction(self):
         return jnp.zeros_like(self.restitution)
 
+    def resolve(self, inverse_inertia, velocity, collinearity):
+        inverse_mass, zero = inverse_inertia.diagonal.z, jnp.zeros_like(velocity.z)
+        never, no = jnp.full_like(zero, jnp.inf), jnp.zeros(zero.shape, bool)
+        return Resolved(
+            Vec3(zero, zero, self.normal_impulse(velocity.z, inverse_mass)),
+            -velocity.z / inverse_mass,
+            stuck_at=never,
+            collinear_at=never,
+            sticks=no,
+            ended=~no,
+        )
+
+    def plastic(self):
+        return Coulomb(0.0, 0.0)
+
     def normal_impulse(self, normal_velocity, inverse_mass):
         """lambda = -(1 + e) v_n / W."""
         return -(1 + self.restitution) * normal_velocity / inverse_mass
-
-
-class AbstractHypothesis(eqx.Module):
-    """When restitution ends: what the coefficient of restitution is a ratio of."""
-
-    name: ClassVar[str]
-
-
-class Stronge(AbstractHypothesis):
-    """Energetic: the work of the normal impulse in restitution is e^2 of that in compression.
-
-    The only one of the three that never gains energy (Jia and Wang, section 2.2).
-    """
-
-    name = "stronge"
-
-
-class Poisson(AbstractHypothesis):
-    """Kinetic: the normal impulse of restitution is e times that of compression."""
-
-    name = "poisson"
-
-
-class Newton(AbstractHypothesis):
-    """Kinematic: the normal velocity after is -e times that before.
-
-    With friction it can gain energy, where the slip stops or turns during the impact.
-    """
-
-    name = "newton"
 
 
 class Coulomb(AbstractContactLaw):
@@ -110,8 +117,7 @@ class Coulomb(AbstractContactLaw):
     hypothesis: AbstractHypothesis
 
     def __init__(self, friction, restitution=1.0, hypothesis: AbstractHypothesis | None = None):
-        self.friction = real_array(friction, "Coulomb.friction", ())
-        require(self.friction, "Coulomb.friction", lambda mu: mu >= 0, "0 or more")
+        self.friction = _friction(friction, "Coulomb.friction")
         self.restitution = _restitution(restitution, "Coulomb.restitution")
         self.hypothesis = Stronge() if hypothesis is None else hypothesis
         if not isinstance(self.hypothesis, AbstractHypothesis):
@@ -127,9 +133,100 @@ class Coulomb(AbstractContactLaw):
     def coefficient_of_friction(self):
         return self.friction
 
+    def resolve(self, inverse_inertia, velocity, collinearity):
+        numbers = columns(inverse_inertia, velocity, self.friction, self.restitution)
+        return Resolved.of(solver(self.hypothesis, collinearity)(numbers[:, None])[:, 0])
+
+    def plastic(self):
+        return eqx.tree_at(lambda law: law.restitution, self, jnp.zeros_like(self.restitution))
+
+
+class Rough(AbstractContactLaw):
+    """A restitution of the slip as well, as of a super ball (Garwin 1969).
+
+    The impulse of a plastic impact that sticks, -W^{-1} v, is the sum of a part along the
+    normal, N, that takes the normal velocity alone, and of the rest, T. They are orthogonal in
+    W, so that an impulse (1 + e) N + s T dissipates
+
+        (1 - e^2)/2 N . W N + (1 - (s - 1)^2)/2 T . W T,
+
+    which is not negative for any W and s from 0 to 2. Here s = 1 + beta, where the impulse is a
+    push and in the cone of friction; else the largest s for which it is. (The cone is convex and
+    has (1 + e) N in it.) The normal velocity after is -e v_z. Of the slip that compression by N
+    leaves T makes -beta times it; where W couples both, e N adds to it.
+
+    Attributes:
+        restitution: e, from 0 (plastic) to 1 (elastic).
+        tangential_restitution: beta, from -1 (no tangential impulse) over 0 (a ball sticks) to
+            1 (a perfectly rough ball, which keeps its energy and reverses its slip).
+        friction: mu, 0 or more, or None for a friction without limit.
+
+    Raises:
+        ValueError: naming the argument that is not understood.
+    """
+
+    restitution: Float[Array, "..."]
+    tangential_restitution: Float[Array, "..."]
+    friction: Float[Array, "..."] | None
+
+    def __init__(self, restitution=1.0, tangential_restitution=1.0, friction=None):
+        self.restitution = _restitution(restitution, "Rough.restitution")
+        name = "Rough.tangential_restitution"
+        self.tangential_restitution = real_array(tangential_restitution, name, ())
+        in_range = lambda beta: (beta >= -1) & (beta <= 1)  # noqa: E731
+        require(self.tangential_restitution, name, in_range, "in the interval [-1, 1]")
+        self.friction = None if friction is None else _friction(friction, "Rough.friction")
+
+    def lawful(self):
+        lawful = _in_unit_interval(self.restitution)
+        lawful = lawful & jnp.all(jnp.abs(self.tangential_restitution) <= 1)
+        return lawful if self.friction is None else lawful & jnp.all(self.friction >= 0)
+
+    @property
+    def coefficient_of_friction(self):
+        if self.friction is None:
+            return jnp.full_like(self.restitution, jnp.inf)
+        return self.friction
+
+    def resolve(self, inverse_inertia, velocity, collinearity):
+        normal = -velocity.z / inverse_inertia.diagonal.z
+        rest = -inverse_inertia.solve(velocity)
+        rest = rest - Vec3(jnp.zeros_like(normal), jnp.zeros_like(normal), normal)
+        along = (1 + self.restitution) * normal
+        share = jnp.minimum(1 + self.tangential_restitution, self._limit(along, rest))
+        total = along + share * rest.z
+        coupled = jnp.abs(inverse_inertia.off.x) + jnp.abs(inverse_inertia.off.y)
+        sticks = (share == 1) & (self.restitution * coupled == 0)
+        return Resolved(
+            Vec3(share * rest.x, share * rest.y, total),
+            normal,
+            stuck_at=jnp.where(sticks, total, jnp.inf),
+            collinear_at=jnp.full_like(normal, jnp.inf),
+            sticks=sticks,
+            ended=jnp.ones(normal.shape, bool),
+        )
+
+    def _limit(self, along: Float[Array, "..."], rest: Vec3) -> Float[Array, "..."]:
+        """The largest s for which |s T_t| <= mu (N + s T_z)."""
+        if self.friction is None:
+            excess, room = -rest.z, along
+        else:
+            length = safe_sqrt(rest.x * rest.x + rest.y * rest.y)
+            excess, room = length - self.friction * rest.z, self.friction * along
+        return jnp.where(excess > 0, room / jnp.where(excess > 0, excess, 1.0), jnp.inf)
+
+    def plastic(self):
+        raise ValueError(f"law must say how the impulse develops, as Coulomb does; got {self!r}.")
+
 
 def _in_unit_interval(restitution: Array) -> Bool[Array, ""]:
     return jnp.all((restitution >= 0) & (restitution <= 1))
+
+
+def _friction(friction, name: str) -> Float[Array, ""]:
+    value = real_array(friction, name, ())
+    require(value, name, lambda mu: mu >= 0, "0 or more")
+    return value
 
 
 def _restitution(restitution, name: str) -> Float[Array, ""]:

@@ -13,10 +13,10 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int
 
+from .._codes import Codes
 from .._validate import known, raise_inside, real_array
 from ..math import Sym3, Vec3
-from .coulomb import Resolved, columns, solver
-from .laws import AbstractContactLaw, Coulomb, Frictionless
+from .laws import AbstractContactLaw
 
 
 class ContactMode(enum.IntEnum):
@@ -27,7 +27,7 @@ class ContactMode(enum.IntEnum):
     stick = 2
 
 
-class IMPACTS(eqx.Enumeration):
+class IMPACTS(Codes):
     """How an impact was resolved."""
 
     successful = ""
@@ -100,11 +100,12 @@ def solve_impact(
     collinearity: float | None = None,
     throw: bool = True,
 ) -> ImpactSolution:
-    """The impulse of a single-point impact with Coulomb friction (Jia and Wang, Algorithm 1).
+    """The impulse of a single-point impact.
 
-    The hodograph is followed by panels whose functions are resolved to round-off, its events
-    are located exactly, and straight parts have closed forms (sections 6.2, 6.3), so that the
-    impulse has an error of about 1e-14 of its size in float64.
+    With Coulomb friction (Jia and Wang, Algorithm 1) the hodograph is followed by panels whose
+    functions are resolved to round-off, its events are located exactly, and straight parts have
+    closed forms (sections 6.2, 6.3), so that the impulse has an error of about 1e-14 of its size
+    in float64.
 
     It can be jitted, vmapped (lanes do not wait for each other) and differentiated in both
     modes, to any order. Where events change their order, or sticking gives way to sliding, the
@@ -116,7 +117,7 @@ def solve_impact(
         inverse_inertia: W [1/kg], contact frame, z along the normal; see
             `inverse_inertia_matrix`.
         velocity: of the first body relative to the second at the contact [m/s].
-        law: `Coulomb` or `Frictionless`.
+        law: `Coulomb`, `Frictionless` or `Rough`.
         collinearity: sine of the angle between gamma and gamma' below which the hodograph
             counts as straight (event l). By default only one that starts on an invariant ray
             does: the others approach one without end. The impulse does not depend on it.
@@ -147,8 +148,8 @@ def checked(
     v = real_array(velocity, "velocity", (*lanes, 3))
     dtype = jnp.result_type(w, v)
     w, v = w.astype(dtype), v.astype(dtype)
-    if not isinstance(law, Coulomb | Frictionless):
-        raise ValueError(f"law must be a Coulomb or Frictionless law; got {law!r}.")
+    if not isinstance(law, AbstractContactLaw):
+        raise ValueError(f"law must be a contact law, such as Coulomb(0.3); got {law!r}.")
     if collinearity is not None:
         collinearity = float(collinearity)
         if not 0 < collinearity < 1:
@@ -179,37 +180,29 @@ def _check_symmetric(w: Float[Array, "*lanes 3 3"]) -> None:
 def solve(
     w: Float[Array, "3 3"],
     v: Float[Array, "3"],
-    law: Coulomb | Frictionless,
+    law: AbstractContactLaw,
     collinearity: float | None,
 ) -> ImpactSolution:
     """One impact, of arguments that are checked."""
     w = (w + w.T) / 2
-    e = law.restitution.astype(v.dtype)
-    mu = law.friction.astype(v.dtype) if isinstance(law, Coulomb) else jnp.zeros_like(e)
-    hypothesis = law.hypothesis.name if isinstance(law, Coulomb) else "newton"
+    mu = law.coefficient_of_friction.astype(v.dtype)
+    lawful = law.lawful()
 
     parts = Sym3.of(w)
     minor = w[0, 0] * w[1, 1] - w[0, 1] ** 2
     definite = (w[0, 0] > 0) & (minor > 0) & (parts.determinant() > 0)
-    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in (w, v, mu, e)]))
-    lawful = (mu >= 0) & (e >= 0) & (e <= 1)
+    finite = jnp.all(
+        jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in (w, v, *jax.tree.leaves(law))])
+    )
     proper = definite & finite & lawful
     approaches = proper & (v[2] < 0)
 
     # What cannot be solved is replaced by something that can, and its result dropped.
     matrix = jnp.where(proper, w, jnp.eye(3, dtype=w.dtype))
     before = jnp.where(approaches, v, 0.0)
-    friction, restitution = (jnp.where(proper, leaf, 0.0) for leaf in (mu, e))
-    if isinstance(law, Coulomb):
-        column = columns(Sym3.of(matrix), Vec3.of(before), friction, restitution)
-        rows = solver(hypothesis, collinearity)(column[:, None])[:, 0]
-        vector, *at, sticks, ended = Resolved.of(rows)
-        impulse = vector.array()
-    else:
-        normal = -(1 + restitution) * before[2] / matrix[2, 2]
-        impulse = jnp.zeros_like(v).at[2].set(normal)
-        at = [-before[2] / matrix[2, 2], jnp.inf, jnp.inf]
-        sticks, ended = jnp.zeros((), bool), jnp.ones((), bool)
+    law = jax.tree.map(lambda leaf: jnp.where(proper, leaf.astype(v.dtype), 0.0), law)
+    vector, *at, sticks, ended = law.resolve(Sym3.of(matrix), Vec3.of(before), collinearity)
+    impulse = vector.array()
     solved = approaches & ended
     impulse = jnp.where(solved, impulse, 0.0)
     change = jnp.sum(matrix * impulse[None], axis=1)

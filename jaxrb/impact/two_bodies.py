@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -61,7 +62,9 @@ class CollidingBody(eqx.Module):
 
     def contact_velocity(self) -> Float[Array, "3"]:
         """Of the body's point at the contact: V + R omega x r."""
-        return self.velocity + jnp.cross(self.rotation @ self.angular_velocity, -self.center)
+        return self.velocity + jnp.cross(
+            _product(self.rotation, self.angular_velocity), -self.center
+        )
 
     def inverse_inertia(self) -> Float[Array, "3 3"]:
         """Q^{-1}, body frame."""
@@ -77,15 +80,16 @@ class CollidingBody(eqx.Module):
     def response(self) -> Float[Array, "3 3"]:
         """U/m - P R Q^{-1} R^T P, its part of W (3, 5)."""
         p = _cross_matrix(-self.center)
-        turning = p @ self.rotation @ self.inverse_inertia() @ self.rotation.T @ p
+        arm = _product(p, self.rotation)
+        turning = -_product(_product(arm, self.inverse_inertia()), arm.T)
         return jnp.eye(3, dtype=p.dtype) / self.mass - turning
 
     def velocity_changes(
         self, impulse: Float[Array, "3"]
     ) -> tuple[Float[Array, "3"], Float[Array, "3"]]:
         """Of the velocity [m/s] and the angular velocity [rad/s], by an impulse on it (1)."""
-        torque = self.rotation.T @ jnp.cross(-self.center, impulse)
-        return impulse / self.mass, self.inverse_inertia() @ torque
+        torque = _product(self.rotation.T, jnp.cross(-self.center, impulse))
+        return impulse / self.mass, _product(self.inverse_inertia(), torque)
 
 
 def inverse_inertia_matrix(
@@ -110,3 +114,8 @@ def contact_velocity(
 def _cross_matrix(a: Float[Array, "3"]) -> Float[Array, "3 3"]:
     zero = jnp.zeros_like(a[0])
     return jnp.array([[zero, -a[2], a[1]], [a[2], zero, -a[0]], [-a[1], a[0], zero]])
+
+
+def _product(a: Array, b: Array) -> Array:
+    """In the precision of its numbers: a GPU rounds those of a product to 10 bits by default."""
+    return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)

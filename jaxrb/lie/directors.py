@@ -8,6 +8,7 @@ Siebert, section 3.
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._help import publish
 from ..math import Vec3, cross, dot
 from . import quaternion, so3
 
@@ -106,3 +107,6 @@ def _split(q: Float[Array, "... 9"]) -> tuple[Vec3, Vec3, Vec3]:
 
 def _join(vectors) -> Float[Array, "... 9"]:
     return jnp.concatenate(vectors, axis=-1)
+
+
+publish(__name__)

@@ -8,6 +8,7 @@ are one rotation. The Lie algebra is that of angular velocities [rad/s] in body 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._help import publish
 from ..math import (
     Quat,
     Vec3,
@@ -178,3 +179,6 @@ def Q_r(q: Float[Array, "... 4"]) -> Float[Array, "... 4 4"]:
     Betsch and Siebert, eq. (10); Geradin and Rixen's B, eq. (242).
     """
     return jnp.concatenate([q[..., None], jnp.swapaxes(E(q), -1, -2)], axis=-1)
+
+
+publish(__name__)

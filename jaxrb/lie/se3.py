@@ -14,6 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._help import publish
 from ..math import Mat3, Vec3, cross, dot
 from . import so3
 
@@ -140,3 +141,6 @@ def _bordered(block, column, corner: float) -> Float[Array, "... 4 4"]:
 
 def _apply(matrix, vector) -> Float[Array, "... 3"]:
     return Mat3.of(matrix).matvec(Vec3.of(vector)).array()
+
+
+publish(__name__)

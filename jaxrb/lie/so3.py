@@ -7,6 +7,7 @@ frame, by the side of the rotation on which the increment stands.
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .._help import publish
 from ..math import Mat3, Quat, Vec3, select
 from . import quaternion
 from .dexp import (
@@ -98,3 +99,6 @@ def to_quaternion(rotation: Float[Array, "... 3 3"]) -> Float[Array, "... 4"]:
         row, largest = select(larger, other, row), jnp.where(larger, diagonal, largest)
     q = row / (2 * jnp.sqrt(largest))  # the largest is at least 1
     return select(q.w < 0, Quat(-q.w, -q.v), q).array()
+
+
+publish(__name__)

@@ -1,7 +1,8 @@
 """Functions on [0, 1] by their values at Chebyshev points.
 
-Arrays of values have shape (n_points, lanes): the points lead, so that the lanes fill the
-vector units and every integral is one product with a constant matrix.
+Arrays of values have shape (n_points, lanes), or (n_points, n, lanes) for n functions: the
+points lead, so that the lanes fill the vector units and every integral is one product with a
+constant matrix.
 """
 
 from __future__ import annotations
@@ -66,13 +67,21 @@ class ChebyshevGrid:
         """From 0 to each point."""
         return _at_once(self._to_integral, functions)
 
-    def slopes(self, *functions: Values) -> list[Values]:
-        """By the place in [-1, 1]."""
-        return _at_once(self._to_slope, functions)
-
     def interpolate(self, x: Float[Array, " lanes"], *functions: Values) -> list:
         """The values of functions at x in [-1, 1]."""
-        return list(_interpolate(self, x, functions))
+        weights = self.values_at(x)
+        return [jnp.sum(weights * values, axis=0) for values in functions]
+
+    def values_at(self, x: Float[Array, " lanes"]) -> Values:
+        """Weights of the points, of which the sum is the value of a function at x in [-1, 1]."""
+        return _values_at(self, x)
+
+    def integrals_to(self, x: Float[Array, " lanes"]) -> Values:
+        """Weights of the points, of which the sum is the integral from 0 to x in [-1, 1].
+
+        Without a running integral, which costs much more.
+        """
+        return _integrals_to(self, x)
 
     def first_crossing(
         self, values: Values, after: Float[Array, " lanes"] | None = None
@@ -103,39 +112,53 @@ class ChebyshevGrid:
 
 def _at_once(matrix: np.ndarray, functions: tuple[Values, ...]) -> list[Values]:
     """One product for several functions: each would cost a call of its own."""
-    together = jnp.concatenate(functions, axis=1)
-    return jnp.split(jnp.asarray(matrix, together.dtype) @ together, len(functions), axis=1)
+    together = _product(matrix, jnp.concatenate(functions, axis=1))
+    return jnp.split(together, len(functions), axis=1)
+
+
+def _product(matrix: np.ndarray, values: Values) -> Values:
+    """In the precision of its numbers: a GPU rounds those of a product to 10 bits by default."""
+    constant = jnp.asarray(matrix, values.dtype)
+    return jnp.tensordot(constant, values, 1, precision=jax.lax.Precision.HIGHEST)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _interpolate(grid: ChebyshevGrid, x: Float[Array, " lanes"], functions: tuple[Values, ...]):
+def _values_at(grid: ChebyshevGrid, x: Float[Array, " lanes"]) -> Values:
     """By the barycentric formula, which is stable; its own derivative by x would not be."""
     offset = x[None] - jnp.asarray(grid.points[:, None], x.dtype)
     # At a point itself its weight outdoes all others.
     offset = jnp.where(offset == 0, float(jnp.finfo(x.dtype).tiny) ** 0.5, offset)
+    weights = jnp.asarray(grid._weights[:, None], x.dtype) / offset
     # Once for all functions, which the compiler would not do.
-    weights = jax.lax.optimization_barrier(jnp.asarray(grid._weights[:, None], x.dtype) / offset)
-    total = jnp.sum(weights, axis=0)
-    return tuple(jnp.sum(weights * values, axis=0) / total for values in functions)
+    return jax.lax.optimization_barrier(weights / jnp.sum(weights, axis=0)[None])
 
 
-@_interpolate.defjvp
+@_values_at.defjvp
 def _(grid, primals, tangents):
-    (x, functions), (step, changes) = primals, tangents
-    slopes = _interpolate(grid, x, tuple(grid.slopes(*functions)))
-    changed = _interpolate(grid, x, changes)
-    directions = tuple(a + b * step for a, b in zip(changed, slopes, strict=True))
-    return _interpolate(grid, x, functions), directions
+    values = _values_at(grid, *primals)
+    return values, _product(grid._to_slope.T, values) * tangents[0][None]
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _integrals_to(grid: ChebyshevGrid, x: Float[Array, " lanes"]) -> Values:
+    return jax.lax.optimization_barrier(_product(grid._to_integral.T, _values_at(grid, x)))
+
+
+@_integrals_to.defjvp
+def _(grid, primals, tangents):
+    return _integrals_to(grid, *primals), _values_at(grid, *primals) * (tangents[0] / 2)[None]
 
 
 @jax.custom_jvp
 def _root(coefficients: Values, low, high) -> Float[Array, " lanes"]:
     """Of a series between two points next to each other, where it is almost linear."""
-    x = (low + high) / 2
-    for _ in range(5):
+
+    def improve(_, x):
         value, slope = _series(coefficients, x)
-        x = jnp.clip(x - value / jnp.where(slope == 0, 1.0, slope), low, high)
-    return x
+        return jnp.clip(x - value / jnp.where(slope == 0, 1.0, slope), low, high)
+
+    # As a loop: its body is a large part of the program of an impact.
+    return jax.lax.fori_loop(0, 5, improve, (low + high) / 2)
 
 
 @_root.defjvp

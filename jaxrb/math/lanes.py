@@ -10,7 +10,7 @@ one.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import jax
@@ -41,11 +41,14 @@ def work_off(work: Work, problems: Columns) -> Columns:
     if n <= n_workers:
         state = _together(work, problems, needed)
         return jnp.where(needed[None], work.finish(state, problems), 0.0)
-    # The queue: numbers of the needed problems, and beyond them n, for none.
+    # The queue: numbers of the needed problems, and beyond them those of none, from n on. What is
+    # written has columns of its own throughout, or derivatives of writing it would be searched for.
     n_needed = jnp.sum(needed, dtype=jnp.int32)
     place = jnp.where(needed, jnp.cumsum(needed, dtype=jnp.int32) - 1, n + n_workers)
     numbers = jnp.arange(n, dtype=jnp.int32)
-    queue = jnp.full(n + n_workers, n, jnp.int32).at[place].set(numbers, mode="drop")
+    queue = n + jnp.arange(n + n_workers, dtype=jnp.int32)
+    queue = queue.at[place].set(numbers, mode="drop")
+    workers = jnp.arange(n_workers, dtype=jnp.int32)
 
     def problems_at(place: Int[Array, " workers"]) -> Columns:
         return problems.at[:, queue.at[place].get(mode="clip")].get(mode="clip")
@@ -53,10 +56,14 @@ def work_off(work: Work, problems: Columns) -> Columns:
     def idle(team: _Team):
         return (team.place >= n_needed) | work.ended(team.state)
 
+    def hand_in(team: _Team, those: Bool[Array, " workers"], ends: Columns) -> Columns:
+        column = jnp.where(those, team.place, n + n_workers + workers)
+        return ends.at[:, column].set(_pack(team.state), unique_indices=True)
+
     def take(team: _Team, ends: Columns) -> tuple[_Team, Columns]:
         """Those who have ended hand in their state and take the next problems."""
         free = idle(team)
-        ends = ends.at[:, jnp.where(free, team.place, n)].set(_pack(team.state), mode="drop")
+        ends = hand_in(team, free, ends)
         place = team.taken + jnp.cumsum(free, dtype=jnp.int32) - 1
         problem = problems_at(place)
         fresh = _Team(place, problem, work.start(problem), team.taken)
@@ -75,19 +82,19 @@ def work_off(work: Work, problems: Columns) -> Columns:
         worth = (team.taken < n_needed) & (free >= n_workers // 4)
         return jax.lax.cond(worth, take, lambda *carry: carry, team, ends)
 
-    place = jnp.arange(n_workers, dtype=jnp.int32)
-    problem = problems_at(place)
-    team = _Team(place, problem, work.start(problem), jnp.asarray(n_workers, jnp.int32))
-    ends = jnp.zeros((len(jax.tree.leaves(team.state)), n + n_workers), problems.dtype)
+    problem = problems_at(workers)
+    team = _Team(workers, problem, work.start(problem), jnp.asarray(n_workers, jnp.int32))
+    ends = jnp.zeros((len(jax.tree.leaves(team.state)), n + 2 * n_workers), problems.dtype)
     team, ends = jax.lax.while_loop(unfinished, turn, (team, ends))
-    ends = ends.at[:, jnp.where(idle(team), team.place, n)].set(_pack(team.state), mode="drop")
+    ends = hand_in(team, idle(team), ends)
 
     def finish(index, results):
         """Of as many as there are workers, in the order of the queue."""
-        place = index * n_workers + jnp.arange(n_workers, dtype=jnp.int32)
+        place = index * n_workers + workers
         state = jax.lax.dynamic_slice_in_dim(ends, index * n_workers, n_workers, axis=1)
         result = work.finish(_unpack(state, team.state), problems_at(place))
-        return results.at[:, queue.at[place].get(mode="clip")].set(result, mode="drop")
+        column = queue.at[place].get(mode="clip")
+        return results.at[:, column].set(result, mode="drop", unique_indices=True)
 
     n_results = jax.eval_shape(work.finish, team.state, problem).shape[0]
     results = jnp.zeros((n_results, n), problems.dtype)
@@ -143,49 +150,79 @@ def _turn(work: Work, state: Any, problems: Columns, needed: Array | bool = True
     return jax.tree.map(lambda new, old: jnp.where(going, new, old), following, state)
 
 
-def of_lanes(
-    function: Callable[[Columns], Array], derived: Callable[[Columns], Array] | None = None
-) -> Callable[..., Array]:
+class Lanewise:
     """A function of columns that `vmap` calls once, with derivatives in both modes.
 
-    The function acts on each lane by itself, lanes being the last axis of its result, and may
-    hold a `while_loop`: every derivative, of any order, is computed in forward mode, as the
-    whole Jacobian of each lane, and contracted. So reverse mode needs no reversed loop.
+    Every derivative, of any order, is computed in forward mode, as the whole Jacobian of each
+    lane, and contracted. So reverse mode needs no reversed loop.
+    """
 
-    As a second argument the result takes its own value where that is known from before: then
-    only derivatives are computed.
+    def __init__(self, function: Callable[[Columns], Array], jacobian: Callable[[Columns], Array]):
+        batched = _in_one_batch(function)
+
+        @jax.custom_jvp
+        def solve(columns: Columns, known: Array | None, slope: Array | None) -> Array:
+            return batched(columns) if known is None else known
+
+        @solve.defjvp
+        def _(primals, tangents):
+            (columns, _, slope), direction = primals, tangents[0]
+            slope = keep_rule(self.slopes)(columns, slope)
+            direction = jnp.expand_dims(direction, range(slope.ndim - 2))
+            return keep_rule(solve)(*primals), jnp.sum(slope * direction, axis=-2)
+
+        self._solve = solve
+        self._jacobian = jacobian
+
+    def __call__(
+        self, columns: Columns, known: Array | None = None, slope: Array | None = None
+    ) -> Array:
+        """Its value.
+
+        Args:
+            columns: shape (numbers, lanes).
+            known: the value, if it is known from before: then only derivatives are computed.
+            slope: those of first order, if they are known from before, as `slopes` gives them:
+                then only higher ones are computed.
+        """
+        return self._solve(columns, known, slope)
+
+    @cached_property
+    def slopes(self) -> Lanewise:
+        """The Jacobian: the value with a second last axis over the numbers."""
+        return of_lanes(self._jacobian)
+
+
+def of_lanes(
+    function: Callable[[Columns], Array], jacobian: Callable[[Columns], Array] | None = None
+) -> Lanewise:
+    """A function that acts on each lane by itself, lanes being the last axis of its result.
 
     Args:
-        function: of an array of shape (numbers, lanes).
-        derived: what is differentiated in its place; equal to it to round-off.
+        function: of an array of shape (numbers, lanes); it may hold a `while_loop`.
+        jacobian: its derivatives, as `Lanewise.slopes`, itself differentiable in forward mode;
+            by default that of the function.
     """
-    derived = function if derived is None else derived
-    batched = _in_one_batch(function)
+    return Lanewise(function, partial(_jacobian, function) if jacobian is None else jacobian)
 
-    @jax.custom_jvp
-    def solve(columns: Columns, known: Array | None = None) -> Array:
-        return batched(columns) if known is None else known
 
-    def jacobian(columns: Columns) -> Array:
-        """With a second last axis over the numbers."""
-        unit = jnp.eye(columns.shape[0], dtype=columns.dtype)
-        along = jnp.broadcast_to(unit[:, :, None], (*unit.shape, columns.shape[1]))
-        push = lambda direction: jax.jvp(derived, (columns,), (direction,))[1]  # noqa: E731
-        return jax.vmap(push, out_axes=-2)(along)
+def _jacobian(function: Callable[[Columns], Array], columns: Columns) -> Array:
+    _, slopes = value_and_jacobian(function, columns, columns.shape[0])
+    return slopes
 
-    @cache
-    def slopes() -> Callable[..., Array]:
-        """The same function each time, so that it is traced once."""
-        return of_lanes(jacobian)
 
-    @solve.defjvp
-    def _(primals, tangents):
-        columns, direction = primals[0], tangents[0]
-        slope = keep_rule(slopes())(columns)
-        direction = jnp.expand_dims(direction, range(slope.ndim - 2))
-        return keep_rule(solve)(*primals), jnp.sum(slope * direction, axis=-2)
+def value_and_jacobian(
+    function: Callable[[Columns], Array], columns: Columns, n: int
+) -> tuple[Array, Array]:
+    """In forward mode, along the first numbers; these are a second last axis of the Jacobian."""
+    push = lambda direction: jax.jvp(function, (columns,), (direction,))  # noqa: E731
+    return jax.vmap(push, out_axes=(None, -2))(unit_directions(columns)[:n])
 
-    return solve
+
+def unit_directions(columns: Columns) -> Float[Array, "numbers numbers lanes"]:
+    """Along each of the numbers."""
+    unit = jnp.eye(columns.shape[0], dtype=columns.dtype)
+    return jnp.broadcast_to(unit[:, :, None], (*unit.shape, columns.shape[1]))
 
 
 def _in_one_batch(function: Callable[[Columns], Array]) -> Callable[[Columns], Array]:

@@ -7,6 +7,7 @@ and `inverse_tangent_operator`. Arrays have the parameters on their last axis an
 axes. Rotations take body vectors to world vectors.
 """
 
+from .._help import publish
 from .base import AbstractParametrization as AbstractParametrization, convert as convert
 from .bryant_angles import BryantAngles as BryantAngles
 from .conformal import ConformalRotationVector as ConformalRotationVector
@@ -28,3 +29,5 @@ from .screw import (
     finite_screw as finite_screw,
     instantaneous_screw as instantaneous_screw,
 )
+
+publish(__name__)

@@ -96,7 +96,7 @@ def test_refused():
         rb.solve_impact_batch(w, v, law, batch_law=True)
     with pytest.raises(ValueError, match="law must hold single numbers without batch_law"):
         rb.solve_impact_batch(w, v, laws)
-    with pytest.raises(ValueError, match="law must be a Coulomb or Frictionless law"):
+    with pytest.raises(ValueError, match="law must be a contact law"):
         rb.solve_impact_batch(w, v, 0.5)
     with pytest.raises(ValueError, match="collinearity must lie between 0 and 1"):
         rb.solve_impact_batch(w, v, law, collinearity=1.0)

@@ -26,6 +26,29 @@ def test_integral_and_interpolation():
     np.testing.assert_allclose(jnp.diag(slope), found * RATES / 2, rtol=1e-12)
 
 
+def test_weights_at_a_place():
+    """Of values and of integrals, with the derivatives by the place; functions side by side."""
+    at = jnp.array([-1.0, 0.3, 1.0])
+    waves_twice = jnp.stack([waves(), 2 * waves()], axis=1)
+
+    def value(at):
+        return jnp.sum(GRID.values_at(at)[:, None] * waves_twice, axis=0)
+
+    def integral(at):
+        return jnp.sum(GRID.integrals_to(at) * waves(), axis=0)
+
+    x = (at + 1) / 2
+    np.testing.assert_allclose(value(at)[1], 2 * jnp.exp(RATES * x), rtol=4e-15)
+    np.testing.assert_allclose(integral(at), jnp.expm1(RATES * x) / RATES, atol=4e-16)
+    slope = lambda f: lambda at: jax.jvp(f, (at,), (jnp.ones_like(at),))[1]  # noqa: E731
+    np.testing.assert_allclose(slope(integral)(at), jnp.exp(RATES * x) / 2, rtol=1e-14)
+    second = RATES**2 / 4 * jnp.exp(RATES * x)
+    np.testing.assert_allclose(slope(slope(value))(at)[0], second, rtol=1e-10)
+    np.testing.assert_allclose(slope(slope(slope(integral)))(at), second / 2, rtol=1e-10)
+    (running,) = GRID.integrals(waves_twice)
+    np.testing.assert_allclose(running[:, 1], 2 * GRID.integrals(waves())[0], rtol=1e-15)
+
+
 def test_last_coefficients_tell_a_good_fit_from_a_bad_one():
     assert GRID.last_coefficients(waves()).max() < 1e-15
     rough = jnp.abs(GRID.unit_points(RATES) - 0.4 * jnp.ones_like(RATES)[None])
