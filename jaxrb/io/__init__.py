@@ -4,6 +4,7 @@
 trimesh (`pip install "jaxrb[mesh]"`); both are imported when they are first asked for.
 """
 
+from .._help import publish
 from .checkpoint import (
     resume as resume,
     simulate_with_checkpoints as simulate_with_checkpoints,
@@ -13,3 +14,5 @@ from .mesh import load_body as load_body, load_mesh as load_mesh
 from .model import Model as Model, load_model as load_model
 from .opening import load as load
 from .report import Entry as Entry, Report as Report
+
+publish(__name__)

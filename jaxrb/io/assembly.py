@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from itertools import combinations, product
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,10 +12,11 @@ from ..bodies import ConstantForce, Pin, RigidBody, State
 from ..impact import AbstractContactLaw, Coulomb, Frictionless
 from ..shapes import HalfSpace
 from ..simulate import PairLaw, World
+from .closest import ClosestPoints, solids_by_kind
 from .geoms import geom_kind, group_shape, half_space, inertia_ellipsoid, is_solid
 from .groups import Group, Pose, moving_groups
 from .report import Losses
-from .touching import Contacts
+from .touching import Contacts, Touch
 from .unknown import name_of
 
 
@@ -40,17 +41,18 @@ class Assembly(NamedTuple):
 
     def world(self, restitution: float, contact_law: AbstractContactLaw | None) -> World:
         """With the law that is given, or those of the file's friction."""
+        law = cache(lambda friction: _law(friction, restitution))
         frictions = [*self.at_obstacles.values(), *self.at_bodies.values()]
         special = []
         if contact_law is None:
             usual = Counter(frictions).most_common(1)[0][0] if frictions else 0.0
-            contact_law = _law(usual, restitution)
+            contact_law = law(usual)
             for (body, obstacle), mu in self.at_obstacles.items():
                 if mu != usual:
-                    special.append(PairLaw(_law(mu, restitution), body, obstacle=obstacle))
+                    special.append(PairLaw(law(mu), body, obstacle=obstacle))
             for (body, other), mu in self.at_bodies.items():
                 if mu != usual:
-                    special.append(PairLaw(_law(mu, restitution), body, other=other))
+                    special.append(PairLaw(law(mu), body, other=other))
         return World(
             self.bodies,
             self.obstacles,
@@ -88,18 +90,13 @@ def assemble(mujoco: Any, model: Any, data: Any, law_given: bool, losses: Losses
     if model.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_GRAVITY:
         gravity = np.zeros(3)
     names = tuple(group.name for group in groups)
-    at_bodies = {}
-    for i, j in combinations(range(len(groups)), 2):
-        found = _frictions(contacts, used[i], used[j])
-        if any(mu is not None for mu in found):
-            why = "bodies touch as a whole"
-            at_bodies[i, j] = _one(found, f"{names[i]} and {names[j]}", why, losses)
+    at_bodies = _at_bodies(names, bodies, used, contacts, losses)
     at_obstacles = {}
-    for i, name in enumerate(names):
-        for k, plane in enumerate(planes):
+    for i, name in enumerate(names if planes else ()):
+        found = contacts.between(used[i], [[plane] for plane in planes])
+        for k, (plane, touch) in enumerate(zip(planes, found, strict=True)):
             both = f"{name} and {name_of(model, 'geom', plane)}"
-            found = _frictions(contacts, used[i], [plane])
-            at_obstacles[i, k] = _one(found, both, "every body hits every obstacle", losses)
+            at_obstacles[i, k] = _one(touch, both, "every body hits every obstacle", losses)
     return Assembly(
         names=names,
         bodies=bodies,
@@ -130,11 +127,43 @@ def _owned_geoms(model: Any, groups: list[Group]) -> tuple[list[list[int]], list
 def _touching_geoms(geoms: list[list[int]], fixed: list[int], contacts: Contacts) -> set[int]:
     """The geoms that can touch another one that moves otherwise."""
     found = set()
-    for one, other in combinations([*geoms, fixed], 2):
-        for a in one:
-            for b in other:
-                if contacts.touch(a, b):
-                    found |= {a, b}
+    others = [geom for own in geoms for geom in own] + fixed
+    for own in geoms:
+        others = others[len(own) :]  # of later groups, and fixed
+        touching = contacts.touch(own, others)
+        found |= {own[row] for row in np.flatnonzero(touching.any(axis=1))}
+        found |= {others[column] for column in np.flatnonzero(touching.any(axis=0))}
+    return found
+
+
+def _at_bodies(
+    names: tuple[str, ...],
+    bodies: list[RigidBody],
+    used: list[list[int]],
+    contacts: Contacts,
+    losses: Losses,
+) -> dict[tuple[int, int], float]:
+    """The friction of each two bodies that touch."""
+    found = {}
+    closest = ClosestPoints()
+    solids = [solids_by_kind(body.shape) for body in bodies]
+    for i, own in enumerate(used):
+        later = [j for j in range(i + 1, len(used)) if used[j]]
+        for j, touch in zip(later, contacts.between(own, [used[j] for j in later]), strict=True):
+            if not touch.touching:
+                continue
+            both = f"{names[i]} and {names[j]}"
+            mu = _one(touch, both, "bodies touch as a whole", losses)
+            unknown = closest.unknown(solids[i], solids[j])
+            for a, b in sorted({tuple(sorted(pair)) for pair in unknown}):
+                losses.lost(
+                    "contact",
+                    both,
+                    f"the closest points of {a} and {b} are not known, so the bodies would "
+                    "pass through each other; capsules or meshes can stand for cylinders",
+                )
+            if not unknown:
+                found[i, j] = mu
     return found
 
 
@@ -162,7 +191,7 @@ def _body(
             losses.lost("geom", name, f"a moving {kind} is not known")
         elif geom not in seen and seen:
             losses.harmless("geom", name, f"{kind} that touches nothing; its mass counts")
-    shape = group_shape(mujoco, model, group, seen or geoms)
+    shape = group_shape(mujoco, model, group, seen or geoms, losses)
     if shape is None:
         shape = inertia_ellipsoid(group)
         losses.harmless("body", group.name, "has no solid: an ellipsoid of its inertia stands in")
@@ -172,22 +201,15 @@ def _body(
     return RigidBody(shape, mass, principal if diagonal else inertia)
 
 
-def _frictions(contacts: Contacts, one: list[int], other: list[int]) -> list[float | None]:
-    """Of all pairs of geoms; None for those that do not touch."""
-    pairs = product(one, other)
-    return [contacts.friction(a, b) if contacts.touch(a, b) else None for a, b in pairs]
-
-
-def _one(found: list[float | None], name: str, rule: str, losses: Losses) -> float:
+def _one(touch: Touch, name: str, rule: str, losses: Losses) -> float:
     """The one friction of two bodies, or of one and an obstacle, that touch by this rule."""
-    known = [mu for mu in found if mu is not None]
-    if not known:
+    if not touch.touching:
         losses.lost("contact", name, f"excluded, but {rule}")
-    elif len(known) < len(found):
+    elif touch.apart:
         losses.lost("contact", name, f"some of their geoms touch, others do not, but {rule}")
-    if len(set(known)) > 1:
-        losses.lost("contact", name, f"its geoms have different friction {sorted(set(known))}")
-    return max(known, default=0.0)
+    if len(touch.frictions) > 1:
+        losses.lost("contact", name, f"its geoms have different friction {touch.frictions}")
+    return max(touch.frictions, default=0.0)
 
 
 def _law(friction: float, restitution: float) -> AbstractContactLaw:

@@ -10,7 +10,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from .._validate import finite_number, positive_number
 from ..bodies import State
@@ -130,16 +129,14 @@ def _go_on(path: Path, run: dict[str, Any], throw: bool) -> Solution:
     t0, t1, every, save = run["t0"], run["t1"], run["every"], run["save"]
     n_segments = max(1, math.ceil((t1 - t0) / every - 1e-9))
     while run["segments"] < n_segments:
-        # Always from time 0, so that all segments share one compiled program.
         start = t0 + run["segments"] * every
         last = run["segments"] == n_segments - 1
         duration = t1 - start if last else every
         if abs(duration - every) <= 1e-9 * every:
             duration = every
-        found = simulate(
-            run["world"], run["state"], run["method"], duration, save=save, throw=False
+        solution = simulate(
+            run["world"], run["state"], run["method"], start + duration, start, save, throw=False
         )
-        solution = _later(found, start)
         if run["solution"] is not None:
             solution = _joined(run["solution"], solution, save)
         failed = bool(solution.result != RESULTS.successful)
@@ -149,24 +146,6 @@ def _go_on(path: Path, run: dict[str, Any], throw: bool) -> Solution:
         run["state"], run["solution"] = solution.final, solution
         save_file(path, run)
     return raise_failure(run["solution"]) if throw else run["solution"]
-
-
-def _later(solution: Solution, start: float) -> Solution:
-    """With all times counted from `start` before its own zero."""
-
-    def moved(times: jax.Array) -> jax.Array:
-        return jnp.asarray(start + np.asarray(times, float), times.dtype)
-
-    impacts = solution.impacts
-    return dataclasses.replace(
-        solution,
-        ts=moved(solution.ts),
-        impacts=dataclasses.replace(
-            impacts, time=None if impacts.time is None else moved(impacts.time)
-        ),
-        accumulation_time=moved(solution.accumulation_time),
-        stats=dataclasses.replace(solution.stats, time=moved(solution.stats.time)),
-    )
 
 
 def _ending_at(solution: Solution, t1: float) -> Solution:
@@ -180,16 +159,20 @@ def _ending_at(solution: Solution, t1: float) -> Solution:
 
 def _joined(before: Solution, after: Solution, save: SaveAt) -> Solution:
     """One solution of two in a row."""
-    ts, states = after.ts, after.states
+    saved = (after.ts, after.states, after.reached)
     if save.every is not None:  # the end of one is the start of the other
-        ts, states = jax.tree.map(
-            lambda a, b: jnp.concatenate([a, b[1:]]), (before.ts, before.states), (ts, states)
+        saved = jax.tree.map(
+            lambda a, b: jnp.concatenate([a, b[1:]]),
+            (before.ts, before.states, before.reached),
+            saved,
         )
+    ts, states, reached = saved
     ended = jnp.isfinite(before.accumulation_time)
     return dataclasses.replace(
         after,
         ts=ts,
         states=states,
+        reached=reached,
         impacts=_joined_impacts(before.impacts, after.impacts, save.impacts),
         accumulation_time=jnp.where(ended, before.accumulation_time, after.accumulation_time),
         stats=Stats(
@@ -197,8 +180,13 @@ def _joined(before: Solution, after: Solution, save: SaveAt) -> Solution:
             flow_evaluations=before.stats.flow_evaluations + after.stats.flow_evaluations,
             time=after.stats.time,
             energy=jnp.stack([before.stats.energy[0], after.stats.energy[1]]),
+            work=_total(before.stats.work, after.stats.work),
         ),
     )
+
+
+def _total(a: jax.Array | None, b: jax.Array | None) -> jax.Array | None:
+    return None if a is None or b is None else a + b
 
 
 def _joined_impacts(before: Impacts, after: Impacts, capacity: int) -> Impacts:

@@ -1,8 +1,9 @@
-"""jaxrb's own files: a line of JSON, then the arrays.
+"""jaxrb's own files: a line of JSON, then the arrays, then a checksum.
 
 The line says what the file is: format, its version, the version of jaxrb, units, dtype, the kind
-of object and its structure. The arrays follow as Equinox serialises them. Nothing in a file is
-executed when it is opened.
+of object and its structure. The arrays follow as Equinox serialises them. The last 32 bytes are
+the SHA-256 of all bytes before them, those of the line included, which says which number is
+which. Nothing in a file is executed when it is opened.
 """
 
 from __future__ import annotations
@@ -24,9 +25,9 @@ from .paths import existing_file, write_atomically
 from .structure import as_jax, decode, encode, host_array, numbers, with_numbers
 
 SUFFIX = ".jaxrb"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 _START = b'{"format": "jaxrb", '
-_NEEDED = {"jaxrb", "kind", "arrays", "structure", "tree", "bytes", "sha256"}
+_DIGEST_SIZE = hashlib.sha256().digest_size
 
 
 def save(path: str | PathLike, thing: Any, *, structure: bool = True) -> None:
@@ -49,7 +50,7 @@ def save(path: str | PathLike, thing: Any, *, structure: bool = True) -> None:
     if structure:
         tree = encode(thing, kind, arrays)
     else:
-        tree, arrays = None, numbers(thing)
+        tree, arrays = numbers(thing)
     values = [host_array(array, kind) for array in arrays]
     buffer = io.BytesIO()
     eqx.tree_serialise_leaves(buffer, values)
@@ -73,9 +74,11 @@ def save(path: str | PathLike, thing: Any, *, structure: bool = True) -> None:
         "structure": structure,
         "tree": tree,
         "bytes": len(payload),
-        "sha256": hashlib.sha256(payload).hexdigest(),
     }
-    write_atomically(path, [json.dumps(header).encode(), b"\n", payload])
+    line = json.dumps(header).encode() + b"\n"
+    digest = hashlib.sha256(line)
+    digest.update(payload)
+    write_atomically(path, [line, payload, digest.digest()])
 
 
 def load_file(path: str | PathLike, *, dtype: Any = None, like: Any = None) -> Any:
@@ -92,9 +95,10 @@ def load_file(path: str | PathLike, *, dtype: Any = None, like: Any = None) -> A
 
     Raises:
         FileNotFoundError: if there is no such file.
-        ValueError: if the file is none of jaxrb's, truncated, damaged or written by a newer
-            version; if it holds 64-bit numbers, JAX is in 32-bit mode and no dtype="float32"
-            asks to round them; or if `like` is missing, superfluous or different.
+        ValueError: if the file is none of jaxrb's, if a byte of it is missing, changed or too
+            much, or if it has another version of the format; if it holds 64-bit numbers, JAX is
+            in 32-bit mode and no dtype="float32" asks to round them; or if `like` is missing,
+            superfluous or different.
     """
     path = existing_file(_own(path))
     header, payload = _read(path)
@@ -103,7 +107,7 @@ def load_file(path: str | PathLike, *, dtype: Any = None, like: Any = None) -> A
         leaves = [np.empty(entry["shape"], entry["dtype"]) for entry in header["arrays"]]
         values = eqx.tree_deserialise_leaves(io.BytesIO(payload), leaves)
     except (EOFError, MemoryError, RuntimeError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} is damaged: {error}") from error
+        raise ValueError(f"{path} holds arrays that are not understood: {error}") from error
     arrays = [
         as_jax(_converted(value, wanted, path), entry["weak"])
         for value, entry in zip(values, header["arrays"], strict=True)
@@ -116,8 +120,9 @@ def load_file(path: str | PathLike, *, dtype: Any = None, like: Any = None) -> A
     if like is not None and header["structure"]:
         raise ValueError(f"{path} holds its structure: leave out like=.")
     try:
-        return decode(header["tree"], arrays) if like is None else with_numbers(like, arrays)
-    except (ValueError, IndexError) as error:
+        tree = header["tree"]
+        return decode(tree, arrays) if like is None else with_numbers(like, tree, arrays)
+    except (LookupError, TypeError, ValueError) as error:
         raise ValueError(
             f"{path}, written by jaxrb {header['jaxrb']}, does not fit jaxrb {__version__}"
             f"{'' if like is None else ' or the template'}: {error}."
@@ -133,40 +138,67 @@ def _own(path: str | PathLike) -> Path:
 
 def _read(path: Path) -> tuple[dict, bytes]:
     """The header and the arrays, checked."""
-    line, newline, payload = path.read_bytes().partition(b"\n")
-    if not line.startswith(_START):
-        if line and _START.startswith(line):
-            raise ValueError(f"{path} is truncated.")
-        raise ValueError(f"{path} is no file of jaxrb.")
+    content = path.read_bytes()
+    if not content.startswith(_START):
+        if content and _START.startswith(content):
+            raise ValueError(f"{path} is truncated: it has {len(content)} bytes.")
+        raise ValueError(f"{path} is no file of jaxrb, or its first bytes are damaged.")
+    line, newline, payload = content[:-_DIGEST_SIZE].partition(b"\n")
+    digest = hashlib.sha256(line + newline)
+    digest.update(payload)
+    if digest.digest() != content[-_DIGEST_SIZE:]:
+        raise ValueError(f"{path} {_damage(content)}")
+    header = json.loads(line)
+    version = header["format_version"]
+    if version != FORMAT_VERSION:
+        raise ValueError(f"{path} {_other_version(version, header['jaxrb'])}")
+    return header, payload
+
+
+def _damage(content: bytes) -> str:
+    """Why a file's checksum does not fit, as far as its first line tells, which may be what is
+    damaged."""
+    line, newline, rest = content.partition(b"\n")
     if not newline:
-        raise ValueError(f"{path} is truncated: its first line has no end.")
+        return "is truncated: its first line has no end."
     try:
         header = json.loads(line)
-        version = header["format_version"]
-    except (ValueError, KeyError) as error:
-        raise ValueError(f"{path} is damaged: its first line is not understood.") from error
-    if version > FORMAT_VERSION:
-        raise ValueError(
-            f"{path} has version {version} of the format, written by jaxrb "
-            f"{header.get('jaxrb')}; this is jaxrb {__version__}, which knows version "
-            f"{FORMAT_VERSION}. Install a newer jaxrb."
+    except ValueError:
+        return "is damaged: its first line is not understood."
+    version, size = header.get("format_version"), header.get("bytes")
+    if version == 1:  # which has no checksum at its end
+        return _other_version(version, header.get("jaxrb"))
+    if isinstance(size, int) and len(rest) != size + _DIGEST_SIZE:
+        what = "truncated" if len(rest) < size + _DIGEST_SIZE else "damaged"
+        return f"is {what}: it has {len(rest)} of {size + _DIGEST_SIZE} bytes after its first line."
+    if version != FORMAT_VERSION:
+        return (
+            f"is damaged, or has another version of the format than jaxrb {__version__}, which "
+            f"knows version {FORMAT_VERSION}: it says {version!r}, and its checksum does not fit."
         )
-    if not header.keys() >= _NEEDED:
-        raise ValueError(f"{path} is damaged: its first line lacks entries.")
-    if len(payload) < header["bytes"]:
-        raise ValueError(
-            f"{path} is truncated: it has {len(payload)} of {header['bytes']} bytes of arrays."
-        )
-    if hashlib.sha256(payload).hexdigest() != header["sha256"]:
-        raise ValueError(f"{path} is damaged: its checksum does not fit.")
-    return header, payload
+    return "is damaged: its checksum does not fit."
+
+
+def _other_version(version: Any, release: Any) -> str:
+    remedy = (
+        "Install a newer jaxrb."
+        if version > FORMAT_VERSION
+        else "Write it anew, or open it with the jaxrb that wrote it."
+    )
+    return (
+        f"has version {version} of the format, written by jaxrb {release}; this is jaxrb "
+        f"{__version__}, which opens version {FORMAT_VERSION} alone. {remedy}"
+    )
 
 
 def _wanted_dtype(dtype: Any, path: Path) -> np.dtype | None:
     if dtype is None:
         return None
-    wanted = np.dtype(dtype)
-    if wanted not in (np.dtype("float32"), np.dtype("float64")):
+    try:
+        wanted = np.dtype(dtype)
+    except TypeError:
+        wanted = None
+    if wanted is None or wanted not in (np.dtype("float32"), np.dtype("float64")):
         raise ValueError(f'dtype must be "float32" or "float64"; got {dtype!r}.')
     if wanted.itemsize == 8 and not _has_64_bits():
         raise ValueError(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,11 @@ from ..shapes import (
     HalfSpace,
     Placed,
     Sphere,
-    Union,
 )
 from .groups import EPS, Group, Pose
-from .mesh import convex_hull
+from .mesh import CONVEX, convex_hull, union
+from .report import Losses
+from .unknown import name_of
 
 # From the sizes that MuJoCo gives them.
 _PRIMITIVES: dict[str, Callable[[np.ndarray], AbstractSolid]] = {
@@ -43,7 +43,9 @@ def is_solid(kind: str) -> bool:
     return kind == "mesh" or kind in _PRIMITIVES
 
 
-def group_shape(mujoco: Any, model: Any, group: Group, geoms: list[int]) -> AbstractSolid | None:
+def group_shape(
+    mujoco: Any, model: Any, group: Group, geoms: list[int], losses: Losses
+) -> AbstractSolid | None:
     """The union of the geoms that are known solids, about the centre of mass; None without any."""
     solids = []
     for geom in geoms:
@@ -54,8 +56,8 @@ def group_shape(mujoco: Any, model: Any, group: Group, geoms: list[int]) -> Abst
         shift = own.position - group.inertial.center
         reach = np.abs(own.position) + np.abs(group.inertial.center)
         shift = np.where(np.abs(shift) <= 16 * EPS * reach.max(), 0.0, shift)
-        solids.append(_solid(mujoco, model, geom, Pose(shift, own.turn)))
-    return reduce(Union, solids) if solids else None
+        solids.append(_solid(mujoco, model, geom, Pose(shift, own.turn), losses))
+    return union(solids) if solids else None
 
 
 def inertia_ellipsoid(group: Group) -> AbstractSolid:
@@ -76,16 +78,29 @@ def half_space(data: Any, geom: int) -> HalfSpace:
     return HalfSpace(normal, normal @ data.geom_xpos[geom])
 
 
-def _solid(mujoco: Any, model: Any, geom: int, pose: Pose) -> AbstractSolid:
+def _solid(mujoco: Any, model: Any, geom: int, pose: Pose, losses: Losses) -> AbstractSolid:
     kind = geom_kind(mujoco, model, geom)
     if kind == "mesh":
-        mesh = int(model.geom_dataid[geom])
-        start = int(model.mesh_vertadr[mesh])
-        vertices = model.mesh_vert[start : start + int(model.mesh_vertnum[mesh])]
-        return convex_hull(pose.turn.apply(np.asarray(vertices, float)) + pose.position)
+        return _hull(model, int(model.geom_dataid[geom]), pose, losses)
     if kind == "sphere":  # the same however it is turned
         pose = Pose(pose.position, Rotation.identity())
     return _placed(_PRIMITIVES[kind](np.array(model.geom_size[geom])), pose)
+
+
+def _hull(model: Any, mesh: int, pose: Pose, losses: Losses) -> AbstractSolid:
+    """Of a mesh, for which MuJoCo takes it too."""
+    start, first = int(model.mesh_vertadr[mesh]), int(model.mesh_faceadr[mesh])
+    vertices = np.array(model.mesh_vert[start : start + int(model.mesh_vertnum[mesh])], float)
+    faces = np.array(model.mesh_face[first : first + int(model.mesh_facenum[mesh])])
+    hull, volume = convex_hull(pose.turn.apply(vertices) + pose.position)
+    corners = vertices[faces] - vertices.mean(axis=0)
+    own = np.linalg.det(corners).sum() / 6
+    if volume > (1 + CONVEX) * abs(own):
+        losses.assumed(
+            f"The mesh {name_of(model, 'mesh', mesh)!r} is not convex or not closed; its convex "
+            "hull stands for it, as in MuJoCo."
+        )
+    return hull
 
 
 def _placed(solid: AbstractSolid, pose: Pose) -> AbstractSolid:

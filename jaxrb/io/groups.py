@@ -52,41 +52,52 @@ class Group(NamedTuple):
 
 
 def moving_groups(mujoco: Any, model: Any, losses: Losses) -> list[Group]:
-    """The groups that jaxrb can move; notes the others, which are left out with what they carry."""
+    """The groups that jaxrb can move; notes all other bodies, which are left out with what they
+    carry."""
     welded = model.body_weldid
-    roots = [b for b in range(1, model.nbody) if welded[b] == b]
     kept, gone = [], set()
-    for root in roots:
+    for body in range(1, model.nbody):  # parents come before their children
+        root = int(welded[body])
+        if body != root:
+            if root in gone:
+                why = f"it is welded to {name_of(model, 'body', root)!r}, which is left out"
+                losses.lost("body", name_of(model, "body", body), why)
+            continue
+        why = _unknown(mujoco, model, root, losses)
         carrier = int(welded[model.body_parentid[root]])
-        if _is_known(mujoco, model, root, carrier, losses) and carrier not in gone:
-            kept.append(_group(model, root, losses))
-        else:
+        if carrier in gone:
+            why.append(f"{name_of(model, 'body', carrier)!r}, which carries it, is left out")
+        if why:
             gone.add(root)
+            losses.lost("body", name_of(model, "body", root), "; ".join(why))
+        else:
+            kept.append(_group(model, root, losses))
     return kept
 
 
-def _is_known(mujoco: Any, model: Any, root: int, carrier: int, losses: Losses) -> bool:
-    name = name_of(model, "body", root)
+def _unknown(mujoco: Any, model: Any, root: int, losses: Losses) -> list[str]:
+    """Why a body cannot be moved by itself; notes its joints."""
     if model.body_mocapid[root] >= 0:
-        losses.lost("body", name, "its motion is prescribed (mocap)")
-        return False
+        return ["its motion is prescribed (mocap)"]
     kinds = mujoco.mjtJoint
+    carrier = int(model.body_weldid[model.body_parentid[root]])
     first, number = int(model.body_jntadr[root]), int(model.body_jntnum[root])
-    joints = range(first, first + number)
     ball = number == 1 and model.jnt_type[first] == kinds.mjJNT_BALL
-    if ball and carrier == 0:
-        return True
-    known = number == 1 and model.jnt_type[first] == kinds.mjJNT_FREE
-    if not known:
-        for joint in joints:
-            kind = kinds(model.jnt_type[joint]).name.removeprefix("mjJNT_").lower()
-            losses.lost(
-                "joint",
-                name_of(model, "jnt", joint),
-                f"{kind} joint{' between moving bodies' if ball else ''} of the body {name!r}; "
-                "known are free joints, and one ball joint to the world",
-            )
-    return known
+    free = number == 1 and model.jnt_type[first] == kinds.mjJNT_FREE
+    if free or (ball and carrier == 0):
+        return []
+    names = []
+    for joint in range(first, first + number):
+        kind = kinds(model.jnt_type[joint]).name.removeprefix("mjJNT_").lower()
+        names.append(name_of(model, "jnt", joint))
+        losses.lost(
+            "joint",
+            names[-1],
+            f"{kind} joint{' between moving bodies' if ball else ''} of the body "
+            f"{name_of(model, 'body', root)!r}; known are free joints, and one ball joint to the "
+            "world",
+        )
+    return [f"it hangs on {', '.join(map(repr, names))}, which jaxrb does not know"]
 
 
 def _group(model: Any, root: int, losses: Losses) -> Group:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from functools import reduce
+from collections.abc import Sequence
 from os import PathLike
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -13,16 +14,23 @@ from ..bodies import RigidBody
 from ..shapes import AbstractSolid, ConvexPolyhedron, Union
 from .paths import existing_file
 
-Hulls = Literal["components"] | None
+Hulls = Literal["whole", "components"] | None
+# By how much the volume of a convex hull may exceed that of a mesh that counts as convex, relative
+# to the latter. Facets and numbers of single precision stay far below it.
+CONVEX = 1e-3
 
 
 def load_mesh(path: str | PathLike, *, hulls: Hulls = None, scale: float = 1.0) -> AbstractSolid:
     """The solid of a closed mesh, by convex hulls, in the axes and about the origin of the file.
 
+    A mesh is convex if its hull has at most a thousandth more volume than it. What is hollow
+    inside does not matter.
+
     Args:
         path: an STL, OBJ, PLY or other file that trimesh opens.
-        hulls: None takes the convex hull of all of it, "components" that of each connected
-            component: a solid that is not convex is then a file of convex parts.
+        hulls: None takes a convex mesh as it is. "components" takes each connected component,
+            which must be convex, so that a solid that is not convex is a file of convex parts.
+            "whole" takes the convex hull of all of it, whatever that fills: holes and gaps too.
         scale: metres per unit of the file, such as 1e-3 for millimetres.
 
     Returns:
@@ -31,10 +39,12 @@ def load_mesh(path: str | PathLike, *, hulls: Hulls = None, scale: float = 1.0) 
     Raises:
         FileNotFoundError: if there is no such file.
         ImportError: if trimesh is not installed.
-        ValueError: if the file is no mesh, or the mesh is not closed.
+        ValueError: if the file is no mesh, or the mesh is not closed, or, without
+            hulls="whole", not convex.
     """
+    path = existing_file(path)
     _, parts = _opened(path, hulls, scale)
-    return _union([convex_hull(part.vertices) for part in parts])
+    return _solid(path, parts, hulls, np.zeros(3))
 
 
 def load_body(
@@ -59,23 +69,23 @@ def load_body(
     Raises:
         FileNotFoundError: if there is no such file.
         ImportError: if trimesh is not installed.
-        ValueError: if the file is no mesh, the mesh is not closed, or not exactly one of mass
-            and density is given.
+        ValueError: if the file is no mesh, the mesh is not closed, or, without hulls="whole",
+            not convex, or not exactly one of mass and density is given.
     """
     if (mass is None) == (density is None):
         raise ValueError("load_body needs exactly one of mass=... and density=....")
+    path = existing_file(path)
     mesh, parts = _opened(path, hulls, scale)
     volume, center, second = _moments(np.asarray(mesh.triangles, float))
     if density is not None:
         mass = positive_number(density, "density") * volume
     assert mass is not None
     inertia = positive_number(mass, "mass") / volume * (np.trace(second) * np.eye(3) - second)
-    shape = _union([convex_hull(part.vertices - center) for part in parts])
-    return RigidBody(shape, mass, inertia)
+    return RigidBody(_solid(path, parts, hulls, center), mass, inertia)
 
 
-def convex_hull(vertices: Any) -> ConvexPolyhedron:
-    """The convex hull of points [m], with its corners alone.
+def convex_hull(vertices: Any) -> tuple[ConvexPolyhedron, float]:
+    """The convex hull of points [m], with its corners alone, and its volume [m^3].
 
     Raises:
         ValueError: if they lie in one plane.
@@ -85,16 +95,51 @@ def convex_hull(vertices: Any) -> ConvexPolyhedron:
 
     points = np.asarray(vertices, float)
     try:
-        return ConvexPolyhedron(points[np.sort(ConvexHull(points).vertices)])
+        hull = ConvexHull(points)
     except QhullError as error:
         raise ValueError("The points of a mesh must not lie in one plane.") from error
+    return ConvexPolyhedron(points[np.sort(hull.vertices)]), float(hull.volume)
 
 
-def _opened(path: str | PathLike, hulls: Hulls, scale: float) -> tuple[Any, list]:
-    """A closed mesh with its faces outwards, in metres, and the parts that have a hull."""
-    path = existing_file(path)
-    if hulls not in (None, "components"):
-        raise ValueError(f'hulls must be None or "components"; got {hulls!r}.')
+def _solid(path: Path, parts: list, hulls: Hulls, origin: np.ndarray) -> AbstractSolid:
+    """Of the components of a mesh, about a point of it."""
+    groups = [[part] for part in parts] if hulls == "components" else [parts]
+    solids = []
+    for group in groups:
+        vertices = np.concatenate([np.asarray(part.vertices) for part in group])
+        try:
+            solid, volume = convex_hull(vertices - origin)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from error
+        # One component must fill the hull: those that overlap have more volume than they fill.
+        filled = max(abs(_volume(part)) for part in group)
+        if hulls != "whole" and volume > (1 + CONVEX) * filled:
+            raise ValueError(f"{path} {_not_convex(volume / filled, len(parts), hulls)}")
+        solids.append(solid)
+    return union(solids)
+
+
+def _not_convex(ratio: float, n_parts: int, hulls: Hulls) -> str:
+    remedies = ['accept the convex hull of all of it with load(..., hulls="whole")']
+    if hulls is None and n_parts > 1:
+        remedies.insert(0, f'take the hull of each of its {n_parts} parts with hulls="components"')
+    else:
+        remedies.insert(
+            0,
+            "split it into closed convex parts that do not share vertices, for example with "
+            'CoACD or V-HACD, save them in one file and open it with hulls="components"',
+        )
+    what = "has a component that is not convex" if hulls else "is not convex"
+    return (
+        f"{what}: its convex hull, which would stand for it, has {ratio:.4g} times its volume. "
+        f"Either {', or '.join(remedies)}."
+    )
+
+
+def _opened(path: Path, hulls: Hulls, scale: float) -> tuple[Any, list]:
+    """A closed mesh with its faces outwards, in metres, and its components, without hollows."""
+    if hulls not in (None, "whole", "components"):
+        raise ValueError(f'hulls must be None, "whole" or "components"; got {hulls!r}.')
     try:
         import trimesh  # noqa: PLC0415  (optional)
     except ImportError as error:
@@ -107,7 +152,7 @@ def _opened(path: str | PathLike, hulls: Hulls, scale: float) -> tuple[Any, list
     if not whole:
         raise ValueError(f"{path} has no faces.")
     mesh.apply_scale(positive_number(scale, "scale"))
-    parts = list(mesh.split(only_watertight=False)) if hulls else [mesh]
+    parts = list(mesh.split(only_watertight=False))
     for part in (mesh, *parts):
         if not (part.is_watertight and part.is_winding_consistent):
             raise ValueError(
@@ -116,15 +161,27 @@ def _opened(path: str | PathLike, hulls: Hulls, scale: float) -> tuple[Any, list
                 "convex hull."
             )
     # Faces may be turned inwards all together; components that are then inside out are hollows.
-    sign = np.sign(mesh.volume)
-    parts = [part for part in parts if sign * part.volume > 0]
+    sign = np.sign(_volume(mesh))
+    parts = [part for part in parts if sign * _volume(part) > 0]
+    if not parts:
+        raise ValueError(f"{path} encloses no volume.")
     if sign < 0:
         mesh.invert()
     return mesh, parts
 
 
-def _union(solids: list) -> AbstractSolid:
-    return reduce(Union, solids)
+def union(solids: Sequence[AbstractSolid]) -> AbstractSolid:
+    """Of at least one solid, in halves of halves: hundreds in a row would be nested too deep."""
+    if len(solids) == 1:
+        return solids[0]
+    half = (len(solids) + 1) // 2
+    return Union(union(solids[:half]), union(solids[half:]))
+
+
+def _volume(mesh: Any) -> float:
+    """Of a closed mesh [m^3]; negative if it is inside out."""
+    corners = np.asarray(mesh.triangles, float)
+    return float(np.linalg.det(corners - corners.mean(axis=(0, 1))).sum() / 6)
 
 
 def _moments(triangles: np.ndarray) -> tuple[float, np.ndarray, np.ndarray]:

@@ -8,6 +8,7 @@ which might change the last digit (`State` normalises its quaternions).
 from __future__ import annotations
 
 import dataclasses
+from itertools import zip_longest
 from typing import Any
 
 import equinox as eqx
@@ -16,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from .. import bodies, flows, impact, shapes
+from .. import bodies, control, flows, impact, shapes
 from ..simulate import RESULTS, EventDriven, Impacts, PairLaw, SaveAt, Solution, Stats, World
 
 _CLASSES: dict[str, type] = {
@@ -26,7 +27,9 @@ _CLASSES: dict[str, type] = {
         *(shapes.Cylinder, shapes.Difference, shapes.Ellipsoid, shapes.HalfSpace),
         *(shapes.Intersection, shapes.Placed, shapes.Rounded, shapes.Scaled, shapes.Sphere),
         *(shapes.Union, shapes.MassProperties),
-        *(bodies.ConstantForce, bodies.Pin, bodies.RigidBody, bodies.State),
+        *(bodies.ConstantForce, bodies.Damper, bodies.Drag, bodies.Spring, bodies.Thruster),
+        *(bodies.Torque, control.PiecewiseConstant, control.PiecewiseLinear),
+        *(bodies.Pin, bodies.RigidBody, bodies.State),
         *(flows.DirectorEnergyMomentum, flows.EnergyMidpoint, flows.LieVariational),
         *(flows.QuaternionEnergyMomentum, flows.QuaternionVariational, flows.SimoWong),
         *(impact.CollidingBody, impact.Coulomb, impact.Events, impact.Frictionless),
@@ -132,27 +135,27 @@ def _object(name: str, fields: dict[str, Any]) -> Any:
     return made
 
 
-def numbers(thing: Any) -> list:
-    """The arrays of a tree, in the order of JAX."""
-    return jax.tree.leaves(eqx.filter(thing, eqx.is_array))
+def numbers(thing: Any) -> tuple[list[str], list]:
+    """The arrays of a tree, in the order of JAX, and their places in it."""
+    found, _ = jax.tree_util.tree_flatten_with_path(eqx.filter(thing, eqx.is_array))
+    return [jax.tree_util.keystr(path) for path, _ in found], [array for _, array in found]
 
 
-def with_numbers(like: Any, arrays: list[jax.Array]) -> Any:
+def with_numbers(like: Any, places: list[str], arrays: list[jax.Array]) -> Any:
     """`like` with other arrays.
 
     Raises:
-        ValueError: if their number or a shape differs.
+        ValueError: if their places or a shape differs.
     """
     old, rest = eqx.partition(like, eqx.is_array)
-    leaves, structure = jax.tree.flatten(old)
-    shapes_there = [array.shape for array in arrays]
-    shapes_here = [leaf.shape for leaf in leaves]
-    if shapes_there != shapes_here:
-        raise ValueError(
-            f"the template has {len(shapes_here)} arrays of the shapes {shapes_here}, the file "
-            f"{len(shapes_there)} of {shapes_there}"
-        )
-    return eqx.combine(jax.tree.unflatten(structure, arrays), rest)
+    here, there = (
+        [f"{place} of the shape {array.shape}" for place, array in zip(*pair, strict=True)]
+        for pair in (numbers(old), (places, arrays))
+    )
+    for one, other in zip_longest(here, there, fillvalue="nothing more"):
+        if one != other:
+            raise ValueError(f"the template has {one}, where the file has {other}")
+    return eqx.combine(jax.tree.unflatten(jax.tree.structure(old), arrays), rest)
 
 
 def as_jax(array: np.ndarray, weak: bool) -> jax.Array:

@@ -1,13 +1,28 @@
-"""Which geoms of a compiled model touch, and with which friction."""
+"""Which geoms of a compiled model touch, and with which friction.
+
+Models have hundreds of geoms and tens of thousands of pairs of them: all questions are asked of
+many geoms against many at once.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Bool, Float, Int
 
 from .report import Losses
 from .unknown import name_of
+
+
+class Touch(NamedTuple):
+    """One thing against another, each of several geoms."""
+
+    touching: int  # pairs of their geoms that touch
+    apart: int  # those that do not
+    frictions: list[float]  # the different coefficients of those that touch, in ascending order
 
 
 class Contacts:
@@ -17,62 +32,133 @@ class Contacts:
         self._model, self._law_given, self._losses = model, law_given, losses
         off = mujoco.mjtDisableBit.mjDSBL_CONTACT | mujoco.mjtDisableBit.mjDSBL_CONSTRAINT
         self._disabled = bool(model.opt.disableflags & off)
-        self._excluded = {divmod(int(code), 1 << 16) for code in model.exclude_signature}
+        codes = [divmod(int(code), 1 << 16) for code in model.exclude_signature]
+        self._excluded = [_code(a, b) for a, b in codes] + [_code(b, a) for a, b in codes]
+        self._explicit: dict[int, list[tuple[int, int]]] = {}
         ends = zip(model.pair_geom1, model.pair_geom2, strict=True)
-        self._explicit = {frozenset(map(int, pair)): index for index, pair in enumerate(ends)}
+        for index, (a, b) in enumerate(ends):
+            self._explicit.setdefault(int(a), []).append((int(b), index))
+            self._explicit.setdefault(int(b), []).append((int(a), index))
+        self._soft = {element: _softness(model, element) for element in ("geom", "pair")}
 
-    def touch(self, a: int, b: int) -> bool:
-        """Whether two geoms of different groups can touch."""
-        model = self._model
+    def touch(self, one: Sequence[int], other: Sequence[int]) -> Bool[np.ndarray, "one other"]:
+        """Whether geoms of different groups can touch."""
+        model, rows, columns = self._model, _indices(one)[:, None], _indices(other)
         if self._disabled:
-            return False
-        if frozenset((a, b)) in self._explicit:
-            return True
-        bodies = (int(model.geom_bodyid[a]), int(model.geom_bodyid[b]))
-        if bodies in self._excluded or bodies[::-1] in self._excluded:
-            return False
-        masks = (
-            model.geom_contype[a] & model.geom_conaffinity[b],
-            model.geom_contype[b] & model.geom_conaffinity[a],
-        )
-        return bool(masks[0] or masks[1])
+            return np.zeros((len(one), len(other)), bool)
+        types, affinities = np.array(model.geom_contype), np.array(model.geom_conaffinity)
+        masks = (types[rows] & affinities[columns]) | (types[columns] & affinities[rows])
+        bodies = np.array(model.geom_bodyid, np.int64)
+        allowed = ~np.isin(_code(bodies[rows], bodies[columns]), self._excluded)
+        return ((masks != 0) & allowed) | (self._pairs(one, other) >= 0)
 
-    def friction(self, a: int, b: int) -> float:
-        """The coefficient of sliding friction of two geoms that touch; 0 if a law is given."""
+    def between(self, one: Sequence[int], others: Sequence[Sequence[int]]) -> list[Touch]:
+        """The geoms of one thing against those of each of several others, none of them empty."""
+        columns = [geom for other in others for geom in other]
+        touching = self.touch(one, columns)
+        friction = self._friction(one, columns, touching)
+        ends = np.cumsum([0, *(len(other) for other in others)])
+        return [_summary(touching[:, a:b], friction[:, a:b]) for a, b in pairwise(ends.tolist())]
+
+    def _pairs(self, one: Sequence[int], other: Sequence[int]) -> Int[np.ndarray, "one other"]:
+        """The number of the explicit pair that two geoms are, -1 of none."""
+        found = np.full((len(one), len(other)), -1)
+        places = {geom: column for column, geom in enumerate(other)} if self._explicit else {}
+        for row, geom in enumerate(one):
+            for partner, index in self._explicit.get(geom, ()):
+                if partner in places:
+                    found[row, places[partner]] = index
+        return found
+
+    def _friction(
+        self, one: Sequence[int], other: Sequence[int], touching: Bool[np.ndarray, "one other"]
+    ) -> Float[np.ndarray, "one other"]:
+        """The coefficients of sliding friction of geoms that touch; 0 if a law is given."""
         model = self._model
-        index = self._explicit.get(frozenset((a, b)))
-        if index is None:
-            self._note_softness("geom", a)
-            self._note_softness("geom", b)
-            ranks = (model.geom_priority[a], model.geom_priority[b])
-            of = [a, b] if ranks[0] == ranks[1] else [a if ranks[0] > ranks[1] else b]
-            sliding, *turning = model.geom_friction[of].max(axis=0)
-            widest = max(of, key=lambda geom: int(model.geom_condim[geom]))
-            element, name = "geom", name_of(model, "geom", widest)
-            dimension = int(model.geom_condim[widest])
-        else:
-            self._note_softness("pair", index)
-            sliding, other, *turning = model.pair_friction[index]
-            element, name = "pair", name_of(model, "pair", index)
-            dimension = int(model.pair_dim[index])
-            if dimension > 1 and sliding != other and not self._law_given:
-                self._losses.lost(element, name, "its friction differs by direction")
-        if self._law_given or dimension == 1:
-            return 0.0
-        if dimension > 3 and any(turning[: 1 if dimension == 4 else None]):
-            what = "torsional" if dimension == 4 else "torsional and rolling"
-            self._losses.lost(element, name, f"condim {dimension}: there is no {what} friction")
-        return float(sliding)
+        pairs = self._pairs(one, other)
+        explicit = touching & (pairs >= 0)
+        usual = touching & (pairs < 0)
+        rows, columns = np.broadcast_arrays(_indices(one)[:, None], _indices(other))
+        self._note_softness("geom", np.concatenate([rows[usual], columns[usual]]))
+        self._note_softness("pair", pairs[explicit])
 
-    def _note_softness(self, element: str, index: int) -> None:
+        # By MuJoCo's rule those of the geom of higher priority, or the larger of the two.
+        first, second = rows[usual], columns[usual]
+        rank = np.array(model.geom_priority)
+        first, second = (
+            np.where(rank[first] < rank[second], second, first),
+            np.where(rank[second] < rank[first], first, second),
+        )
+        friction, dimensions = np.array(model.geom_friction), np.array(model.geom_condim)
+        widest = np.where(dimensions[second] > dimensions[first], second, first)
+        coefficients = np.maximum(friction[first], friction[second])
+        found = np.zeros(touching.shape)
+        found[usual] = self._sliding("geom", widest, dimensions[widest], coefficients)
+
+        index = pairs[explicit]
+        coefficients = np.array(model.pair_friction)[index]
+        dimension = np.array(model.pair_dim)[index]
+        if not self._law_given:
+            differs = (dimension > 1) & (coefficients[:, 0] != coefficients[:, 1])
+            for number in np.unique(index[differs]):
+                name = name_of(model, "pair", int(number))
+                self._losses.lost("pair", name, "its friction differs by direction")
+        found[explicit] = self._sliding("pair", index, dimension, coefficients[:, [0, 2, 3, 4]])
+        return found
+
+    def _sliding(
+        self,
+        element: str,
+        numbers: Int[np.ndarray, " n"],
+        dimensions: Int[np.ndarray, " n"],
+        coefficients: Float[np.ndarray, "n k"],  # sliding, torsional, rolling
+    ) -> Float[np.ndarray, " n"]:
+        """Notes the friction against turning."""
+        if self._law_given:
+            return np.zeros(len(numbers))
+        for dimension, what, last in ((4, "torsional", 2), (6, "torsional and rolling", None)):
+            turning = (dimensions == dimension) & coefficients[:, 1:last].any(axis=1)
+            for number in np.unique(numbers[turning]):
+                self._losses.lost(
+                    element,
+                    name_of(self._model, element, int(number)),
+                    f"condim {dimension}: there is no {what} friction",
+                )
+        return np.where(dimensions == 1, 0.0, coefficients[:, 0])
+
+    def _note_softness(self, element: str, numbers: Int[np.ndarray, " n"]) -> None:
         """Notes what makes a contact more than two surfaces that meet."""
-        name = name_of(self._model, element, index)
-        for field, why in {
-            "margin": "contacts begin where surfaces meet",
-            "gap": "contacts begin where surfaces meet",
-            "adhesion": "surfaces do not adhere",
-            "surfacevel": "surfaces do not move along themselves",
-        }.items():
-            values = getattr(self._model, f"{element}_{field}", None)
-            if values is not None and np.any(values[index]):
-                self._losses.lost(element, name, f"{field}: {why}")
+        met = np.unique(numbers)
+        for why, soft in self._soft[element]:
+            for number in met[soft[met]]:
+                self._losses.lost(element, name_of(self._model, element, int(number)), why)
+
+
+def _summary(touching: Bool[np.ndarray, "a b"], friction: Float[np.ndarray, "a b"]) -> Touch:
+    known = friction[touching].tolist()
+    return Touch(len(known), touching.size - len(known), sorted(set(known)))
+
+
+def _softness(model: Any, element: str) -> list[tuple[str, Bool[np.ndarray, " n"]]]:
+    """What makes contacts soft, and which of the elements have it."""
+    found = []
+    for field, why in {
+        "margin": "contacts begin where surfaces meet",
+        "gap": "contacts begin where surfaces meet",
+        "adhesion": "surfaces do not adhere",
+        "surfacevel": "surfaces do not move along themselves",
+    }.items():
+        values = getattr(model, f"{element}_{field}", None)
+        if values is not None and np.any(values):
+            values = np.array(values)
+            found.append((f"{field}: {why}", values.reshape(len(values), -1).any(axis=1)))
+    return found
+
+
+def _code(a: Any, b: Any) -> Any:
+    """One number for two bodies in this order."""
+    return (a << 16) | b
+
+
+def _indices(geoms: Sequence[int]) -> Int[np.ndarray, " n"]:
+    return np.array(geoms, int)

@@ -44,8 +44,8 @@ def note_unknown(mujoco: Any, model: Any, losses: Losses) -> None:
             losses.harmless("equality", name, "not active")
     for index in range(model.nflex):
         losses.lost("flex", name_of(model, "flex", index), "bodies are rigid")
-    for index in range(model.nplugin):
-        losses.lost("plugin", name_of(model, "plugin", index), "plugins are not known")
+    for index in range(model.nplugin):  # `model.plugin` is an array, no accessor
+        losses.lost("plugin", f"number {index}", "plugins are not known")
     _note_options(mujoco, model, losses)
 
 

@@ -1,5 +1,6 @@
 """jaxrb's own files: round trips bit by bit, precision, and files that are none."""
 
+import hashlib
 import json
 import subprocess
 import sys
@@ -146,8 +147,13 @@ def test_functions_need_a_template(tmp_path):
     with pytest.raises(ValueError, match="numbers of a World without its structure"):
         load(path)
     assert identical(load(path, like=ball(1.0)), ball(1.25))
-    with pytest.raises(ValueError, match="the template has"):
+    with pytest.raises(ValueError, match=r"the template has \.radius .*the file has \.bodies"):
         load(path, like=rb.Sphere(1.0))
+    save(path, rb.Coulomb(0.4, 0.8), structure=False)  # as many numbers of the same shapes
+    with pytest.raises(ValueError, match=r"has \.radius .*, where the file has \.restitution"):
+        load(path, like=rb.Capsule(1.0, 2.0))
+    with pytest.raises(ValueError, match=r"nothing more, where the file has \.friction"):
+        load(path, like=eqx.tree_at(lambda law: law.friction, rb.Coulomb(0.4), 1.0))
     save(path, rb.Sphere(1.0))
     with pytest.raises(ValueError, match="leave out like="):
         load(path, like=rb.Sphere(1.0))
@@ -192,8 +198,14 @@ def test_precision(tmp_path):
             load(single, dtype="float64")
         assert load(double, dtype=jnp.float32)[1].position.dtype == "float32"
         assert load(single).position.dtype == "float32"
-    with pytest.raises(ValueError, match="dtype must be"):
-        load(single, dtype="int32")
+    for unknown in ("int32", "double precision"):
+        with pytest.raises(ValueError, match=f"dtype must be .*got '{unknown}'"):
+            load(single, dtype=unknown)
+
+
+def sealed(content):
+    """With the checksum that belongs to it."""
+    return content + hashlib.sha256(content).digest()
 
 
 def test_other_files(tmp_path):
@@ -202,27 +214,56 @@ def test_other_files(tmp_path):
         load(path)
     save(path, state(3))
     whole = path.read_bytes()
-    line, _, payload = whole.partition(b"\n")
+    line, _, payload = whole[:-32].partition(b"\n")
     header = json.loads(line)
+    assert sealed(line + b"\n" + payload) == whole
 
     def changed(**entries):
         return json.dumps({**header, **entries}).encode() + b"\n" + payload
 
+    first = {**header, "format_version": 1, "sha256": hashlib.sha256(payload).hexdigest()}
     for content, message in {
         b"": "is no file of jaxrb",
         b"PK\x03\x04": "is no file of jaxrb",
-        whole[:5]: "is truncated",
+        whole[:5]: "is truncated: it has 5 bytes",
         whole[:200]: "is truncated",
         whole[:-1]: r"is truncated: it has \d+ of \d+ bytes",
+        whole + b"\0": r"is damaged: it has \d+ of \d+ bytes",
         whole[:-1] + bytes([whole[-1] ^ 1]): "checksum",
-        changed(format_version=2, jaxrb="9.0"): r"version 2 .*jaxrb 9.0.*Install a newer",
-        changed(tree={"class": "Popen", "fields": {}}): "does not fit jaxrb .*Popen",
-        changed(tree={"class": "Sphere", "fields": {"size": 1}}): "its Sphere has the fields",
-        changed(tree={"array": 99}): "does not fit jaxrb",
-        changed(arrays=[{"shape": [2], "dtype": "O", "weak": False}]): "is damaged",
+        json.dumps(first).encode() + b"\n" + payload: r"has version 1 .*version 2.*Write it anew",
+        sealed(changed(format_version=3, jaxrb="9.0")): r"version 3 .*jaxrb 9.0.*Install a newer",
+        changed(format_version=3) + bytes(32): "or has another version of the format",
+        sealed(changed(tree={"class": "Popen", "fields": {}})): "does not fit jaxrb .*Popen",
+        sealed(changed(tree={"class": "Sphere", "fields": {}})): "its Sphere has the fields",
+        sealed(changed(tree={"array": 99})): "does not fit jaxrb",
+        sealed(changed(arrays=[{"shape": [2], "dtype": "O", "weak": False}])): "not understood",
         line[:20] + b"}\n": "is damaged",
-        line[:20] + b'"format_version": 1}\n': "lacks entries",
     }.items():
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=message):
+        with pytest.raises(ValueError, match=message) as error:
             load(path)
+        assert str(path) in str(error.value)
+
+
+def test_every_bit_counts(tmp_path):
+    """Of the line that says which number is which as of the numbers, and no byte is too much."""
+    path = tmp_path / "it.jaxrb"
+    save(path, (rb.LGVCI(0.01), rb.Coulomb(0.4, 0.8), rb.Sphere(0.1)))
+    whole = path.read_bytes()
+    for bit in range(8 * len(whole)):
+        spoiled = bytearray(whole)
+        spoiled[bit // 8] ^= 1 << bit % 8
+        refused(path, spoiled)
+    for length in range(len(whole)):
+        refused(path, whole[:length])
+    for more in (b"\0", b"\n", whole[-32:], whole):
+        refused(path, whole + more)
+    path.write_bytes(whole)
+    assert load(path)[0] == rb.LGVCI(0.01)
+
+
+def refused(path, content):
+    path.write_bytes(content)
+    with pytest.raises(ValueError) as error:
+        load(path)
+    assert str(path) in str(error.value)

@@ -38,7 +38,9 @@ def test_components(tmp_path):
     parts = [brick(tmp_path, shift=(x, 0, 0)) for x in (-2.0, 2.0)]
     path = tmp_path / "two.stl"
     trimesh.util.concatenate(parts).export(path)
-    assert load(path).vertices.shape == (8, 3)  # the outer corners
+    with pytest.raises(ValueError, match=r'two.stl is not convex.*2 parts with hulls="components"'):
+        load(path)
+    assert load(path, hulls="whole").vertices.shape == (8, 3)  # the outer corners
     pair = load(path, hulls="components")
     assert isinstance(pair, rb.Union)
     np.testing.assert_allclose(pair.signed_distance(np.zeros(3)), 1.5, atol=1e-14)
@@ -47,7 +49,8 @@ def test_components(tmp_path):
     expected = np.diag(2 * one + 2 * 4 * np.array([0, 1, 1]))
     np.testing.assert_allclose(body.inertia, expected, atol=1e-13)
     # With its shape as a hull the body keeps the mass properties of its mesh.
-    np.testing.assert_allclose(load(path, mass=2.0).inertia, expected, atol=1e-13)
+    whole = load(path, mass=2.0, hulls="whole")
+    np.testing.assert_allclose(whole.inertia, expected, atol=1e-13)
 
 
 def test_hollow_and_inverted_meshes(tmp_path):
@@ -67,6 +70,35 @@ def test_hollow_and_inverted_meshes(tmp_path):
     np.testing.assert_allclose(split.inertia, hollow.inertia, atol=1e-13)
 
 
+def test_only_convex_meshes_are_their_hulls(tmp_path):
+    """A ring is none, and its hull is taken only where this is asked for."""
+    path = tmp_path / "ring.stl"
+    ring = trimesh.creation.annulus(r_min=0.5, r_max=1.0, height=0.4)
+    ring.export(path)
+    ratio = 1 / (1 - 0.5**2)  # of discs
+    for options in ({}, {"density": 1.0}, {"hulls": "components"}):
+        with pytest.raises(ValueError, match=f"ring.stl .*not convex.* has {ratio:.4g} times") as e:
+            load(path, **options)
+        assert 'hulls="whole"' in str(e.value) and "CoACD" in str(e.value)
+    assert load(path, hulls="whole").signed_distance(np.zeros(3)) < 0
+    body = load(path, hulls="whole", density=1.0)
+    np.testing.assert_allclose(body.mass, ring.volume, rtol=1e-6)  # of the ring itself
+    # Overlapping copies have more volume than their hull, but do not fill it.
+    copy = ring.copy()
+    copy.apply_translation((1e-3, 0, 0))
+    trimesh.util.concatenate([ring, copy]).export(tmp_path / "twice.ply")
+    with pytest.raises(ValueError, match="is not convex"):
+        load(tmp_path / "twice.ply")
+    # Single precision and fine facets do not make a convex mesh another one.
+    for name, mesh in {
+        "ball": trimesh.creation.icosphere(subdivisions=4, radius=0.1),
+        "rod": trimesh.creation.cylinder(radius=0.01, height=3.0, sections=200),
+    }.items():
+        mesh.apply_translation((3.0, 2.0, 1.0))
+        mesh.export(tmp_path / f"{name}.stl")
+        assert isinstance(load(tmp_path / f"{name}.stl"), rb.ConvexPolyhedron)
+
+
 def test_errors(tmp_path, monkeypatch):
     mesh = brick(tmp_path)
     path = tmp_path / "open.stl"
@@ -81,6 +113,10 @@ def test_errors(tmp_path, monkeypatch):
         load(path, density=-1.0)
     with pytest.raises(ValueError, match="hulls must be None"):
         load_mesh(path, hulls="vhacd")
+    flat = trimesh.Trimesh([(0, 0, 0), (1, 0, 0), (0, 1, 0)], [(0, 1, 2), (0, 2, 1)], process=False)
+    flat.export(tmp_path / "flat.off")
+    with pytest.raises(ValueError, match=r"flat.off encloses no volume"):
+        load(tmp_path / "flat.off")
     with pytest.raises(FileNotFoundError, match=r"nowhere\.stl"):
         load(tmp_path / "nowhere.stl")
     (tmp_path / "noise.ply").write_text("no mesh")

@@ -2,12 +2,15 @@
 
 import os
 import sys
+import time
+from collections import Counter
 
 import jax
 import jax.numpy as jnp
 import mujoco
 import numpy as np
 import pytest
+import trimesh
 
 import jaxrb as rb
 from jaxrb.io import load
@@ -222,6 +225,69 @@ def test_friction(tmp_path):
     assert world.contact_law is own and world.pair_laws == ()
 
 
+def test_contacts_agree_with_mujoco(tmp_path):
+    """Balls in one place, so that MuJoCo finds all contacts that masks, exclusions, priorities
+    and explicit pairs leave, with their friction."""
+    rng = np.random.default_rng(1)
+    n = 20
+    names = [f"b{k}" for k in range(n)]
+    bodies = "".join(
+        f'<body name="{name}" pos="{x:.3f} 0 0"><freejoint/><geom name="{name}" size="1" '
+        f'contype="{rng.integers(1, 8)}" conaffinity="{rng.integers(8)}" '
+        f'priority="{rng.integers(3)}" friction="{rng.integers(1, 9) / 10}" '
+        f'condim="{rng.choice([1, 3])}"/></body>'
+        for name, x in zip(names, rng.uniform(0, 0.5, n), strict=True)
+    )
+    chosen = [rng.choice(names, 2, replace=False) for _ in range(8)]
+    after = "".join(f'<exclude body1="{a}" body2="{b}"/>' for a, b in chosen[:5])
+    after += "".join(
+        f'<pair geom1="{a}" geom2="{b}" friction=".05 .05 0 0 0"/>' for a, b in chosen[4:]
+    )
+    model = mjcf(tmp_path, bodies, after=f"<contact>{after}</contact>")
+    reference = mujoco.MjModel.from_xml_path(str(tmp_path / "model.xml"))
+    data = mujoco.MjData(reference)
+    mujoco.mj_forward(reference, data)
+    expected = {
+        tuple(sorted(map(int, contact.geom))): contact.friction[0] if contact.dim > 1 else 0.0
+        for contact in data.contact
+    }
+    assert 100 < len(expected) < n * (n - 1) / 2
+    world = model.world
+    special = {law.bodies: float(law.law.coefficient_of_friction) for law in world.pair_laws}
+    usual = float(world.contact_law.coefficient_of_friction)
+    assert {pair: special.get(pair, usual) for pair in world.pairs} == expected
+
+
+def test_models_of_hundreds_of_geoms(tmp_path):
+    """A castle of sand that sticks: bodies, walls and their pairs are opened in seconds."""
+    wall = '<geom type="box" size=".1 .1 .1" pos="{} 9 0"/>'
+    brick = (
+        '<body name="{0}" pos="{0} 0 1"><freejoint/><geom type="{1}" size=".1 .1 .1" {2}/></body>'
+    )
+    n = 340
+    kinds = ["box", "capsule", "sphere", "cylinder"]
+    bodies = [brick.format(k, kinds[k % 4], 'margin=".01"') for k in range(n)]
+    path = write(tmp_path, FLOOR + "".join(wall.format(k) for k in range(40)) + "".join(bodies))
+    start = time.process_time()
+    model = load(path, strict=False)
+    assert time.process_time() - start < 30
+    lost = Counter(entry.element for entry in model.report.lost)
+    cylinders = n // 4
+    unknown = cylinders * (cylinders - 1) // 2 + cylinders * (2 * cylinders)
+    # Walls, bricks that stick, the floor that does not, and pairs with cylinders.
+    assert lost == {"geom": 40 + n, "contact": unknown}
+    assert len(model.world.pairs) == n * (n - 1) // 2 - unknown
+
+
+def test_a_body_of_hundreds_of_geoms(tmp_path):
+    ball = '<geom size=".1" pos="{} 0 0"/>'
+    body = f"<body><freejoint/>{''.join(ball.format(k) for k in range(300))}</body>"
+    (body,) = mjcf(tmp_path, FLOOR + body).world.bodies
+    places = [piece.position[0] for piece in body.shape.pieces()]
+    np.testing.assert_allclose(np.diff(places), 1.0, atol=1e-12)
+    assert len(places) == 300
+
+
 def test_gravity_and_its_compensation(tmp_path):
     model = mjcf(
         tmp_path,
@@ -263,6 +329,22 @@ def test_meshes_by_their_hulls(tmp_path):
     np.testing.assert_allclose(reach, np.tile([1, 0.5, 1.5], (8, 1)), rtol=1e-6)
 
 
+def test_meshes_that_are_not_convex_are_named(tmp_path):
+    """Their hull stands for them, as in MuJoCo."""
+    trimesh.creation.annulus(r_min=0.5, r_max=1.0, height=0.4).export(tmp_path / "ring.stl")
+    trimesh.creation.icosphere(radius=0.1).export(tmp_path / "ball.stl")
+    model = mjcf(
+        tmp_path,
+        '<body><freejoint/><geom type="mesh" mesh="ring"/></body>'
+        '<body pos="3 0 0"><freejoint/><geom type="mesh" mesh="ball"/></body>',
+        before='<asset><mesh file="ring.stl"/><mesh file="ball.stl"/></asset>',
+        options={"restitution": 0.5},
+    )
+    (sentence,) = model.report.assumed
+    assert "mesh 'ring' is not convex" in sentence and "convex hull" in sentence
+    assert not model.report.entries
+
+
 BALL = '<body name="ball" pos="0 0 3"><freejoint/><geom name="ball" size=".1"/></body>'
 UNKNOWN = {
     "hinge": (BALL + '<body><joint name="arm" type="hinge"/><geom size=".1"/></body>', {}),
@@ -288,6 +370,14 @@ UNKNOWN = {
         {"after": '<actuator><general body="ball" name="arm" biastype="none"/></actuator>'},
     ),
     "constraints": (BALL, {"after": '<equality><weld name="arm" body1="ball"/></equality>'}),
+    "plugin": (
+        BALL,
+        {
+            "before": '<extension><plugin plugin="mujoco.sdf.torus"><instance name="ring">'
+            '<config key="radius1" value="1"/><config key="radius2" value=".1"/></instance>'
+            "</plugin></extension>"
+        },
+    ),
     "tendon": (
         BALL + '<site name="s"/><site name="t" pos="1 0 0"/>',
         {
@@ -354,8 +444,89 @@ def test_harmless_parts_are_listed(tmp_path):
     )
     assert not model.report.lost
     assert {e.name for e in model.report.harmless} == {"sun", "eye", "far", "clock", "off"}
-    assert str(model.report).startswith("Left out, which does not:\n  camera 'eye'")
+    title = "This is left out, which does not change the motion:"
+    assert str(model.report).startswith(f"{title}\n  camera 'eye': not needed")
     assert str(mjcf(tmp_path, BALL).report) == "Everything was understood."
+
+
+def test_alike_entries_share_a_line(tmp_path):
+    walls = "".join(f'<geom name="wall {k}" type="box" size="1 1 1"/>' for k in range(40))
+    report = mjcf(tmp_path, walls + BALL, options={"strict": False}).report
+    assert [entry.name for entry in report.lost] == [f"wall {k}" for k in range(40)]
+    (line,) = [line for line in str(report).splitlines() if "wall" in line]
+    assert line.startswith("  geom 'wall 0', 'wall 1', ") and "and 10 more: box fixed" in line
+
+
+def test_what_hangs_on_a_joint_is_named(tmp_path):
+    """Every body that is left out, and why."""
+    arm = (
+        '<body name="upper"><joint name="shoulder" type="hinge"/><geom size=".1"/>'
+        '<body name="lower"><joint name="elbow" type="slide"/><geom size=".1"/>'
+        '<body name="hand"><geom size=".1"/></body></body>'
+        '<body name="cuff"><geom size=".1"/></body></body>'
+    )
+    path = write(tmp_path, BALL.replace("</body>", arm + "</body>"))
+    model = load(path, strict=False)
+    assert model.names == ("ball",)
+    why = {entry.name: entry.why for entry in model.report.lost if entry.element == "body"}
+    assert set(why) == {"upper", "lower", "hand", "cuff"}
+    assert why["upper"] == "it hangs on 'shoulder', which jaxrb does not know"
+    assert "'elbow'" in why["lower"] and "'upper', which carries it, is left out" in why["lower"]
+    assert why["hand"] == "it is welded to 'lower', which is left out"
+    assert why["cuff"] == "it is welded to 'upper', which is left out"
+    with pytest.raises(ValueError, match="body 'hand': it is welded"):
+        load(path)
+    path = write(tmp_path, arm)
+    with pytest.raises(ValueError, match=r"(?s)no body that moves.*body 'hand': it is welded"):
+        load(path, strict=False)
+
+
+def test_solids_that_cannot_touch_each_other(tmp_path):
+    """They are named when the file is opened; without strictness the world can be simulated."""
+    solid = '<body name="{0}" pos="{1} 0 2"><freejoint/><geom type="{2}" size=".1 .2 .1"/></body>'
+    bodies = [("can", 0, "cylinder"), ("crate", 1, "box"), ("ball", 2, "sphere")]
+    path = write(tmp_path, FLOOR + "".join(solid.format(*body) for body in bodies))
+    with pytest.raises(
+        ValueError, match=r"contact 'can and crate': the closest .* Box .* Cylinder"
+    ):
+        load(path)
+    model = load(path, strict=False)
+    assert [entry.name for entry in model.report.lost] == ["can and crate"]
+    assert model.world.pairs == ((0, 2), (1, 2))
+    gaps = rb.pair_gaps(model.world, model.state)
+    np.testing.assert_allclose(gaps, [1.8, 0.8], atol=1e-12)
+
+
+def test_restitution_is_chosen_or_said(tmp_path):
+    path = write(tmp_path, FLOOR + BALL)
+    model = load(path)
+    assert model.world.contact_law.restitution == 1.0
+    (sentence,) = model.report.assumed
+    assert "restitution is 1" in sentence and "restitution=" in sentence
+    assert str(model.report).endswith(f"This is assumed:\n  {sentence}")
+    assert model.report and len(model.report) == 0
+    law = rb.Frictionless(0.3)
+    for options in ({"restitution": 0.3}, {"contact_law": law}):
+        model = load(path, **options)
+        assert model.report.assumed == () and model.world.contact_law.restitution == 0.3
+    with pytest.raises(ValueError, match=r"restitution=\.\.\. or contact_law=.*got both"):
+        load(path, restitution=0.3, contact_law=law)
+
+
+def test_description(tmp_path):
+    model = mjcf(
+        tmp_path,
+        FLOOR
+        + '<camera name="eye"/><geom type="box" size="1 1 1"/>'
+        + BALL.replace("</body>", '<geom size=".2"/></body>'),
+        options={"restitution": 0.5, "strict": False},
+    )
+    text = repr(model)
+    assert "bodies: 1, of 2 geoms, named ('ball',)" in text and "obstacles: 1" in text
+    assert "World(1 Union, over 1 HalfSpace" in text
+    assert "left out: 1 that changes the motion, 1 without effect" in text
+    assert "array" not in text.lower() and len(text) < 400
+    assert repr(jax.tree.map(lambda leaf: None, model))  # of no numbers
 
 
 def test_single_precision(tmp_path):
