@@ -12,11 +12,22 @@ the package never changes JAX's configuration.
 import importlib
 
 from . import lie as lie, rotations as rotations
+from ._help import publish
 from .bodies import (
     ConstantForce as ConstantForce,
+    Damper as Damper,
+    Drag as Drag,
+    Force as Force,
     Pin as Pin,
     RigidBody as RigidBody,
+    Spring as Spring,
     State as State,
+    Thruster as Thruster,
+    Torque as Torque,
+)
+from .control import (
+    PiecewiseConstant as PiecewiseConstant,
+    PiecewiseLinear as PiecewiseLinear,
 )
 from .flows import (
     DirectorEnergyMomentum as DirectorEnergyMomentum,
@@ -35,6 +46,7 @@ from .impact import (
     ImpactSolution as ImpactSolution,
     Newton as Newton,
     Poisson as Poisson,
+    Rough as Rough,
     Stronge as Stronge,
     contact_velocity as contact_velocity,
     impulse_curve as impulse_curve,
@@ -93,5 +105,4 @@ def __getattr__(name: str):
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-def __dir__() -> list[str]:
-    return sorted([*globals(), "io", "viz"])
+publish(__name__, "io", "lie", "rotations", "viz")

@@ -52,6 +52,13 @@ def require_positive(array: Any, name: str) -> None:
     require(array, name, lambda a: np.isfinite(a) & (a > 0), "positive and finite")
 
 
+def nonnegative(value: Any, name: str) -> Float[Array, ""]:
+    """`value` as a scalar; raises `ValueError` unless, if known, it is finite and at least 0."""
+    number = real_array(value, name, ())
+    require(number, name, lambda a: np.isfinite(a) & (a >= 0), "finite and at least 0")
+    return number
+
+
 def raise_inside(solution: Solved, failed: Bool[Array, "..."]) -> Solved:
     """A traced solution that, when its program runs, raises the reason in its `result` if it
     `failed` anywhere.
@@ -78,7 +85,7 @@ def finite_number(value: Any, name: str) -> float:
         number = float(value)
     except Exception as error:  # traced, or no number
         raise ValueError(
-            f"{name} must be a concrete number: it sets the length of the program."
+            f"{name} must be a number, known or traced by JAX; got {value!r}."
         ) from error
     if not math.isfinite(number):
         raise ValueError(f"{name} must be finite; got {number}.")
@@ -112,3 +119,25 @@ def one_of(value: Any, allowed: tuple[str, ...], name: str) -> str:
     if value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}.")
     return value
+
+
+def step_size(value: Any) -> float | Float[Array, ""]:
+    """`value` as a Python number if it is known, else as it is traced; positive.
+
+    Raises:
+        ValueError: if it is no single number, or known and not positive.
+    """
+    if isinstance(value, Tracer):
+        return real_array(value, "dt", ())
+    return positive_number(value, "dt")
+
+
+def time_number(value: Any, name: str) -> float | Float[Array, ""]:
+    """`value` as a finite Python number if it is known, else as it is traced.
+
+    Raises:
+        ValueError: naming the argument, if it is no single finite number.
+    """
+    if isinstance(value, Tracer):
+        return real_array(value, name, ())
+    return finite_number(value, name)

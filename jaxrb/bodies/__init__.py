@@ -1,6 +1,17 @@
 """Rigid bodies and their states."""
 
-from .forces import ConstantForce as ConstantForce
+from .dynamics import Dynamics as Dynamics
+from .forces import (
+    AbstractLoad as AbstractLoad,
+    ConstantForce as ConstantForce,
+    Damper as Damper,
+    Drag as Drag,
+    Force as Force,
+    Spring as Spring,
+    Thruster as Thruster,
+    Torque as Torque,
+    Wrench as Wrench,
+)
 from .inertial import Inertial as Inertial
 from .joints import Pin as Pin
 from .phase import Phase as Phase

@@ -10,7 +10,18 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float
 
-from ..math import InertiaTensor, Sym3, Vec3, cross, dot, hadamard, rotate, select, zeros_like
+from ..math import (
+    InertiaTensor,
+    Sym3,
+    Vec3,
+    cross,
+    dot,
+    hadamard,
+    rotate,
+    rotate_inverse,
+    select,
+    zeros_like,
+)
 from ..math.small import stack_inertia
 from .joints import Pin
 from .phase import Phase
@@ -55,6 +66,22 @@ class Inertial(eqx.Module):
     def angular_velocity(self, phase: Phase) -> Vec3:
         """In the body frame [rad/s]."""
         return self.inertia.solve(phase.angular_momentum)
+
+    def pushed(self, phase: Phase, force: Vec3, torque: Vec3) -> Phase:
+        """The phase after impulses: through the centres of mass, world [N s], and about them, body
+        frames [N m s]. Pinned bodies turn about their points, whose reaction does the rest."""
+        pivot = self.pivot
+        linear, angular = phase.linear_momentum + force, phase.angular_momentum + torque
+        if pivot is not None:
+            q = phase.orientation
+            about = torque + cross(pivot.arm, rotate_inverse(q, force))
+            change = pivot.inertia.solve(about)
+            held = (
+                phase.linear_momentum + rotate(q, cross(change, pivot.arm)) * self.mass,
+                phase.angular_momentum + self.inertia.matvec(change),
+            )
+            linear, angular = select(pivot.pinned, held, (linear, angular))
+        return Phase(phase.position, phase.orientation, linear, angular, phase.stretch)
 
     def joint_errors(self, phase: Phase) -> tuple[Vec3, Vec3]:
         """How far pinned bodies are off their points [m], and slip there [m/s]; 0 for others."""

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from .._text import readable
 from .._validate import known, real_array, require, require_positive
 from ..math import Diag3, InertiaTensor, Sym3, Vec3
 from ..shapes import AbstractSolid, Placed
@@ -61,6 +62,9 @@ class RigidBody(eqx.Module):
         require(self.inertia, "RigidBody.inertia", np.isfinite, "finite")
         _check_inertia(self.inertia)
 
+    def __repr__(self) -> str:
+        return readable(self)
+
     def centered(self) -> RigidBody:
         """The same body with its inertia given, and its shape in the body frame.
 
@@ -85,8 +89,41 @@ class RigidBody(eqx.Module):
         """The solid in the body frame."""
         return self.centered().shape
 
+    def inertia_matrix(self) -> Float[Array, "3 3"]:
+        """The inertia tensor about the centre of mass, body frame [kg m^2], shape (3, 3)."""
+        return self.inertia_tensor().matrix()
+
+    def principal_moments(self) -> Float[Array, "3"]:
+        """The moments of inertia about the principal axes through the centre of mass [kg m^2],
+        ascending, shape (3,)."""
+        inertia = self.centered().inertia
+        assert inertia is not None
+        # Moments that are given are not sent through an eigenvalue problem, and keep all digits.
+        return jnp.sort(inertia) if inertia.ndim == 1 else jnp.linalg.eigvalsh(inertia)
+
+    def volume(self) -> Float[Array, ""]:
+        """Of the shape [m^3].
+
+        Raises:
+            ValueError: as `mass_properties` of the shape, if it cannot be found.
+        """
+        return self.shape.mass_properties(mass=self.mass).volume
+
+    def center_of_mass(self) -> Float[Array, "3"]:
+        """In the frame of the shape [m], shape (3,): the origin of the body frame.
+
+        That of uniform density, or the origin of the shape where the inertia is given.
+        """
+        if self.inertia is not None:
+            return jnp.zeros(3, self.inertia.dtype)
+        return self.shape.mass_properties(mass=self.mass).center_of_mass
+
     def inertia_tensor(self) -> InertiaTensor:
-        """The tensor about the centre of mass, in component form [kg m^2]."""
+        """The tensor of `inertia_matrix` in components, as the equations of motion take it.
+
+        A `Diag3` of `jaxrb.math` where the body frame has principal axes, else a `Sym3`: both
+        multiply and solve without arrays of shape (3, 3), and have them as `matrix()`.
+        """
         inertia = self.centered().inertia
         assert inertia is not None
         return Diag3(Vec3.of(inertia)) if inertia.ndim == 1 else Sym3.of(inertia)

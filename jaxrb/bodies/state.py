@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._text import readable
 from .._validate import known, real_array
 from ..lie import quaternion as quaternions
 from ..math import Quat, Vec3
@@ -47,7 +48,7 @@ class State(eqx.Module):
     quaternion: Float[Array, "*steps n_bodies 4"]
     velocity: Float[Array, "*steps n_bodies 3"]
     angular_velocity: Float[Array, "*steps n_bodies 3"]
-    stretch: Float[Array, "*steps n_bodies 6"] | None
+    stretch: Float[Array, "*steps n_bodies 6"] | None = None
 
     def __init__(self, position, quaternion, velocity, angular_velocity, stretch=None):
         given = {
@@ -87,6 +88,9 @@ class State(eqx.Module):
         self.velocity = arrays["velocity"]
         self.angular_velocity = arrays["angular_velocity"]
         self.stretch = arrays.get("stretch")
+
+    def __repr__(self) -> str:
+        return readable(self)
 
     @staticmethod
     def from_momenta(

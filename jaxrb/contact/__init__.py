@@ -5,6 +5,6 @@ from .base import (
     AbstractContactSet as AbstractContactSet,
     ContactKinematics as ContactKinematics,
 )
-from .half_space import AtHalfSpaces as AtHalfSpaces
+from .half_space import AtHalfSpaces as AtHalfSpaces, HalfSpaceContacts as HalfSpaceContacts
 from .mixed import all_contacts as all_contacts
 from .single import SingleContact as SingleContact

@@ -1,6 +1,6 @@
 """Flows: one-step maps of the motion between events, one scheme a file."""
 
-from .base import AbstractFlow as AbstractFlow
+from .base import AbstractFlow as AbstractFlow, Step as Step
 from .director_energy_momentum import DirectorEnergyMomentum as DirectorEnergyMomentum
 from .energy_midpoint import EnergyMidpoint as EnergyMidpoint
 from .lie_variational import LieVariational as LieVariational

@@ -1,13 +1,26 @@
 """What a flow is."""
 
+from __future__ import annotations
+
 import abc
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..bodies import Inertial, Phase
+from ..bodies import Dynamics, Inertial, Phase
 from ..math import Vec3
+
+Duration = Float[Array, ""] | float
+
+
+class Step(NamedTuple):
+    """What a step leads to."""
+
+    phase: Phase
+    error: Float[Array, ""]  # of its implicit equations, relative to the one allowed
+    work: Float[Array, ""] | None  # of loads without a potential [J]; None where all have one
 
 
 class AbstractFlow(eqx.Module):
@@ -23,14 +36,10 @@ class AbstractFlow(eqx.Module):
     has_pins: ClassVar[bool] = True
 
     @abc.abstractmethod
-    def step(
-        self,
-        duration: Float[Array, ""] | float,
-        phase: Phase,
-        inertial: Inertial,
-        gravity: Vec3,
+    def drift(
+        self, duration: Duration, phase: Phase, inertial: Inertial, gravity: Vec3
     ) -> tuple[Phase, Float[Array, ""]]:
-        """The phase after one step, and the error of its implicit equations.
+        """The phase after one step under gravity alone, and the error of its implicit equations.
 
         The error is relative to the one allowed: a step with an error above 1 has failed.
 
@@ -43,3 +52,29 @@ class AbstractFlow(eqx.Module):
             inertial: masses and inertia tensors, likewise.
             gravity: acceleration, world frame [m/s^2].
         """
+
+    def step(self, t: Duration, duration: Duration, phase: Phase, dynamics: Dynamics) -> Step:
+        """The phase after one step under gravity and all loads.
+
+        The discrete forced equations of Lagrange and d'Alembert (Marsden and West, *Discrete
+        mechanics and variational integrators*, 2001, section 3) with half of the impulse of the
+        loads at each end: two kicks around the step that gravity alone gives. It is symmetric
+        and of order 2 with every scheme that is, and symplectic if that is and the loads have
+        potentials. Time in the loads is that of the middle of the step, so that a control input
+        that jumps from one step to the next acts as it should.
+
+        Args:
+            t: time at the start [s].
+            duration: [s].
+            phase: at the start.
+            dynamics: masses, gravity and loads.
+        """
+        if not dynamics.loads:
+            return Step(*self.drift(duration, phase, dynamics.inertial, dynamics.gravity), None)
+        half, middle = 0.5 * duration, t + 0.5 * duration
+        first = dynamics.kick(middle, phase, half)
+        end, error = self.drift(duration, first.phase, dynamics.inertial, dynamics.gravity)
+        second = dynamics.kick(middle, end, half)
+        error = jnp.maximum(error, jnp.maximum(first.error, second.error))
+        work = None if dynamics.conservative else first.work + second.work
+        return Step(second.phase, error, work)

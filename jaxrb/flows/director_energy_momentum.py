@@ -25,7 +25,6 @@ from typing import NamedTuple
 import equinox as eqx
 import jax.numpy as jnp
 
-from ..bodies import Inertial, Phase
 from ..bodies.stretch import euler_tensor
 from ..math import (
     InertiaTensor,
@@ -58,7 +57,7 @@ class DirectorEnergyMomentum(AbstractFlow):
     has_stretch = True
     iterations: int = eqx.field(default=12, static=True)
 
-    def step(self, duration, phase: Phase, inertial: Inertial, gravity: Vec3):
+    def drift(self, duration, phase, inertial, gravity):
         m, inertia, weight, size = turning(duration, phase, inertial, gravity)
         assert phase.stretch is not None
         euler = euler_tensor(inertia).rows()

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._validate import one_of
-from ..bodies import Inertial, Phase
+from ..bodies import Phase
 from ..math import Quat, Vec3, cross, dot, rotate, rotate_inverse, safe_sqrt, select
 from .base import AbstractFlow
 from .midpoint import Balance, no_impulse, scaled, solve
@@ -50,7 +50,7 @@ class EnergyMidpoint(AbstractFlow):
         self.momentum_update = one_of(momentum_update, ("corrected", "printed"), "momentum_update")
         self.iterations = iterations
 
-    def step(self, duration, phase: Phase, inertial: Inertial, gravity: Vec3):
+    def drift(self, duration, phase, inertial, gravity):
         q, m, h = phase.orientation, phase.angular_momentum, duration
         velocity, pivot = inertial.velocity(phase), inertial.pivot
         impulse, load, size = no_impulse, None, dot(m, m)

@@ -20,7 +20,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 
-from ..bodies import Inertial, Phase
+from ..bodies import Phase
 from ..math import InertiaTensor, Mat3, Quat, Vec3, cross, dot, solve3
 from ..math.newton import relative_error
 from ..math.tangents import keep_rule, sparse_jvp
@@ -34,14 +34,13 @@ class LieVariational(AbstractFlow):
     Attributes:
         iterations: of Halley's rule for (70c). With the default its residual is at round-off
             for rotations of up to about 0.4 rad a step (0.3 rad for thin rods); beyond, the
-            step reports failure. The remedy is a smaller dt or, up to about 0.8 rad, one more
-            iteration.
+            step is taken in parts. One more iteration serves up to about 0.8 rad.
     """
 
     has_pins = False
     iterations: int = eqx.field(default=2, static=True)
 
-    def step(self, duration, phase: Phase, inertial: Inertial, gravity: Vec3):
+    def drift(self, duration, phase, inertial, gravity):
         h, q, pi = duration, phase.orientation, phase.angular_momentum
 
         k = pi * (0.5 * h)

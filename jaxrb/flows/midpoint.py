@@ -21,7 +21,6 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..bodies import Inertial, Phase
 from ..math import InertiaTensor, Quat, Vec3, cross, dot, zeros_like
 from ..math.newton import newton3, relative_error
 from .base import AbstractFlow
@@ -59,7 +58,7 @@ class AbstractMidpoint(AbstractFlow):
     def half_turn(y: Vec3) -> Quat:
         """F for y = h Omega/4, as a quaternion of any length but 0."""
 
-    def step(self, duration, phase: Phase, inertial: Inertial, gravity: Vec3):
+    def drift(self, duration, phase, inertial, gravity):
         m, inertia, weight, size = turning(duration, phase, inertial, gravity)
         impulse = no_impulse if weight is None else _of_weight
         balance = Balance(duration, m, inertia, weight)

@@ -20,7 +20,6 @@ from typing import NamedTuple
 import equinox as eqx
 import jax.numpy as jnp
 
-from ..bodies import Inertial, Phase
 from ..math import InertiaTensor, Quat, Vec3, cross, dot, rotate_inverse, zeros_like
 from ..math.newton import newton3, relative_error
 from .base import AbstractFlow
@@ -43,7 +42,7 @@ class QuaternionVariational(AbstractFlow):
 
     iterations: int = eqx.field(default=6, static=True)
 
-    def step(self, duration, phase: Phase, inertial: Inertial, gravity: Vec3):
+    def drift(self, duration, phase, inertial, gravity):
         h = duration
         m, inertia, weight, size = turning(h, phase, inertial, gravity)
         step = _Step(h, m, inertia, weight)

@@ -1,11 +1,8 @@
 """Worlds, methods and the main call."""
 
 from .batch import simulate_batch as simulate_batch
-from .event_driven import (
-    LGVCI as LGVCI,
-    AbstractMethod as AbstractMethod,
-    EventDriven as EventDriven,
-)
+from .event_driven import LGVCI as LGVCI, EventDriven as EventDriven
+from .method import AbstractMethod as AbstractMethod
 from .observables import (
     angular_momentum as angular_momentum,
     energy as energy,

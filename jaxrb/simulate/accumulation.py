@@ -45,7 +45,7 @@ class Accumulation(eqx.Module):
         it the times of the impacts lose digits: the best estimate of the sequence is kept.
 
         Args:
-            now: time since t0 [s].
+            now: time [s].
             bounced: the phase after the impact.
             contacts, motion: before it.
             struck, landing: masks of the contacts.
@@ -57,7 +57,7 @@ class Accumulation(eqx.Module):
         incoming = jnp.where(struck, -motion.normal_velocity, 1.0)
         restitution = after.normal_velocity / incoming
         lasts = _bounces(after.normal_velocity, restitution, acceleration, struck)
-        size = acceleration_scale(motion, system)
+        size = acceleration_scale(now, bounced, motion, system)
         late = jnp.min(jnp.where(struck, gap_tolerance(contacts, tolerance) / incoming, jnp.inf), 1)
         early = (
             jnp.min(jnp.where(struck, jnp.sqrt(size / norm(contacts.point)), jnp.inf), 1) * lasts**2
@@ -71,18 +71,20 @@ class Accumulation(eqx.Module):
         )
 
     def result(self) -> Float[Array, " n_bodies"]:
-        """The times since t0 [s]; infinite for bodies whose impacts have not ended."""
+        """The times [s]; infinite for bodies whose impacts have not ended."""
         return jnp.where(self.landed, self.time, jnp.inf)
 
 
-def remaining_bounces(bounced: Phase, system: System) -> Float[Array, " n_bodies"]:
+def remaining_bounces(
+    t: Float[Array, ""], bounced: Phase, system: System
+) -> Float[Array, " n_bodies"]:
     """The time that all bounces to come would take after one of a body [s], infinite for bodies
     that touch nothing."""
     contacts = system.at_half_spaces(bounced)
     motion = contacts.kinematics(bounced, system.inertial)
     speed, inverse_mass = motion.normal_velocity, motion.inverse_mass
     touching = (jnp.abs(contacts.gap) <= contacts.round_off) & (speed > 0)
-    _, acceleration = reaction(bounced, jnp.zeros_like(touching), system)
+    _, acceleration = reaction(t, bounced, jnp.zeros_like(touching), system)
     # What the law restores of the speed at the next bounce.
     impulse = system.frictionless.normal_impulse(-speed, inverse_mass)
     restitution = impulse * inverse_mass / jnp.where(touching, speed, 1.0) - 1

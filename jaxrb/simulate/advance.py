@@ -1,9 +1,10 @@
-"""The flat loop: flight and impacts of one world, each turn one unit of work.
+"""The flat loop: flight and events of one world, each iteration one unit of work.
 
 A batched `while_loop` runs until its slowest lane has ended, so loops inside loops would
-multiply waiting times. Here every turn of the single loop evaluates the flow once and then
-accepts a step, begins to locate an impact, narrows it down, or accepts it; under `vmap`
-each world is in its own phase of that work.
+multiply waiting times. Here every iteration of the single loop evaluates the flow once and then
+accepts a step, begins to locate an event, narrows it down, or accepts it; under `vmap` each world
+is in its own phase of that work. One exception: events whose impulse takes a search of its own
+(friction) are collected for some iterations and resolved together, which is a loop around this one.
 """
 
 from __future__ import annotations
@@ -17,113 +18,135 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from ..bodies import Phase
-from ..contact import AtHalfSpaces
 from ..flows import AbstractFlow
-from ..math import Vec3, select
+from ..math import select, zeros_like
 from ..math.bracket import next_trial
 from ..math.once import choose_once
-from .accumulation import Accumulation
-from .frictional import frictional_impact
-from .interior import Dip, find_dip
+from .detectors import AbstractDetector
+from .events import AbstractEvents, Event, Guards, Kind, Mode, Resolution
 from .progress import report
 from .results import Code, first_failure
-from .sustained import Held, Kind, bounce, fly, initially_held, landing, stand
-from .system import System
-from .trial_contacts import TrialContacts, trial_contacts
+from .time_grid import TimeGrid
 
-# After so many, worlds of a batch that have struck something are served.
-TURNS_OF_A_ROUND = 48
+# Iterations after which events of a batch that wait for their impulses are resolved together.
+ITERATIONS_OF_A_ROUND = 48
+# An event that takes more iterations to locate cannot be located.
+MOST_ITERATIONS = 200
+# A step whose equations have no solution is halved so often; then they have none.
+MOST_HALVINGS = 24
+# Impacts accumulate if a flight takes at most this part of the longest of its step.
+ACCUMULATION = 0.01
+
+
+# What the log has in place of the number of an event.
+WHOLE = -1  # the flight ended with its step
+PART = -2  # it ended before, because the equations of the flow had no solution for the whole
 
 
 class Plan(NamedTuple):
     """The static part of a simulation: what is compiled into the loop."""
 
-    flow: AbstractFlow
-    dt: float  # [s]
-    n_steps: int
-    last_dt: float  # the last step is shorter where t1 - t0 is no multiple of dt
-    tolerance: float | None  # of the gap at an impact [m]; None: its round-off
+    scheme: AbstractFlow
+    detector: AbstractDetector
     max_impacts_per_step: int
-    interior: bool  # whether to look for contacts that open again within a step
-    rest: bool  # whether contacts at which impacts accumulate are sustained
+    zeno_ends: bool  # whether impacts that accumulate end the simulation
     progress: bool = False  # whether to report it
 
-    def step_size(self, step: Int[Array, ""], like: Float[Array, ""]) -> Float[Array, ""]:
-        if self.last_dt == self.dt:
-            return jnp.full_like(like, self.dt)
-        return jnp.where(step >= self.n_steps - 1, self.last_dt, self.dt).astype(like.dtype)
 
-    def time(self, step: Int[Array, ""], remaining: Float[Array, ""]) -> Float[Array, ""]:
-        """Since t0, at a place within a step [s]."""
-        begin = self.dt * step.astype(remaining.dtype)
-        return begin + (self.step_size(step, remaining) - remaining)
+class Course(eqx.Module):
+    """Where a world is in its trajectory, between two flights: what its future depends on."""
 
-
-class Clock(eqx.Module):
-    """Where a world is in its course, between two flights."""
-
+    phase: Phase
+    mode: Mode
     remaining: Float[Array, ""]  # time left in the current step [s]
     step: Int[Array, ""]  # steps completed
+    work: Float[Array, ""] | None  # of loads without a potential so far [J]; None if all have one
+
+    def time(self, grid: TimeGrid) -> Float[Array, ""]:
+        """The time [s]."""
+        return grid.begin(self.step) + (grid.size(self.step) - self.remaining)
+
+
+class Status(eqx.Module):
+    """What the loop counts, and how it ends."""
+
     code: Int[Array, ""]
     impacts: Int[Array, ""]  # in all
     impacts_in_step: Int[Array, ""]
     longest: Float[Array, ""]  # flight of this step that ended with an impact [s]
     evaluations: Int[Array, ""]  # of the flow
-    held: Held | None  # which contacts are sustained; None if none ever is
-    accumulation: Accumulation | None
-    struck: Held | None  # the contact whose frictional impact is still to be resolved
+
+    @staticmethod
+    def start(code: Int[Array, ""], like: Float[Array, ""]) -> Status:
+        """At t0, with the code of an inadmissible start; in the dtype of `like`."""
+        none = jnp.zeros((), jnp.int32)
+        return Status(code, none, none, jnp.zeros_like(like), none)
 
 
 class Log(eqx.Module):
     """The course of a world, cut into arcs; arrays have shape (n_arcs,).
 
-    An arc is a number of flights of which at most the last ends with an event: an impact, a
-    landing or a release. It ends with that event or when it is full.
+    The derivative takes the trajectory again arc by arc. An arc is a number of flights of which at
+    most the last ends before its step does: it ends with that flight or when it is full.
     """
 
     limit: int = eqx.field(static=True)  # of flights in an arc
     arc: Int[Array, ""]  # index of the arc being flown; n_arcs when all have been
     flights: Int[Array, " n_arcs"]  # flown in each
-    duration: Float[Array, " n_arcs"]  # of the flight that ended with an event [s]
-    event: Int[Array, " n_arcs"]  # kind * n + contact for n contacts; -1 without one
-    # With friction, of the impact that ends an arc, on its first body, world [N s].
-    impulse: Vec3 | None
+    duration: Float[Array, " n_arcs"]  # of the flight that ended before its step [s]
+    event: Int[Array, " n_arcs"]  # `Event.number`; `WHOLE` or `PART` without one
+    resolution: Resolution  # of the event, where it is searched for; leading axis n_arcs
 
     @staticmethod
-    def empty(n_arcs: int, limit: int, like: Float[Array, ""], system: System) -> Log:
-        """A log in which nothing is written; its durations have the dtype of `like`."""
-        none, zero = jnp.zeros(n_arcs, jnp.int32), jnp.zeros(n_arcs, like.dtype)
-        impulse = Vec3(zero, zero, zero) if system.frictional else None
-        return Log(limit, none[0], none, zero, none - 1, impulse)
+    def empty(n_arcs: int, limit: int, events: AbstractEvents, course: Course) -> Log:
+        """A log in which nothing is written; its durations have the dtype of the course."""
+        none, zero = jnp.zeros(n_arcs, jnp.int32), jnp.zeros(n_arcs, course.remaining.dtype)
+        like = jax.eval_shape(lambda course: _resolve(events, course), course)[0]
+        resolution = jax.tree.map(lambda leaf: jnp.zeros((n_arcs, *leaf.shape), leaf.dtype), like)
+        return Log(limit, none[0], none, zero, none + WHOLE, resolution)
 
     def full(self) -> Bool[Array, ""]:
         return self.arc >= self.flights.shape[0]
 
-    def impacts(self, n_contacts: int) -> tuple[Bool[Array, " n_arcs"], Int[Array, " n_arcs"]]:
-        """Which arcs end with an impact, and the index of its contact."""
-        impact = (self.event >= 0) & (self.event // n_contacts != Kind.RELEASE)
-        return impact, self.event % n_contacts
+    @property
+    def impacts(self) -> Bool[Array, " n_arcs"]:
+        """Which arcs end with an impact."""
+        return (self.event >= 0) & (self.event & 3 != Kind.RELEASE)
 
-    def write(self, accept, ends, duration, event) -> Log:
-        """The log after a turn. Each slot is written by comparison: a scatter would leave
+    @property
+    def contact(self) -> Int[Array, " n_arcs"]:
+        """The index of the contact of each event."""
+        return self.event >> 2
+
+    def write(self, case: _Case, duration: Float[Array, ""], event: Event) -> Log:
+        """The log after an iteration. Each slot is written by comparison: a scatter would leave
         the loop's fused kernels."""
-        here = (jnp.arange(self.flights.shape[0], dtype=jnp.int32) == self.arc) & accept
+        here = (jnp.arange(self.flights.shape[0], dtype=jnp.int32) == self.arc) & case.accept
         flights = self.flights + here.astype(jnp.int32)
-        eventful = here & ends
+        ends = case.event | case.part
+        before_step = here & ends
         ended = jnp.any(here & (ends | (flights == self.limit)))
+        number = jnp.where(case.event, event.number, jnp.int32(PART))
         return Log(
             self.limit,
             self.arc + ended.astype(jnp.int32),
             flights,
-            jnp.where(eventful, duration, self.duration),
-            jnp.where(eventful, event, self.event),
-            self.impulse,
+            jnp.where(before_step, duration, self.duration),
+            jnp.where(before_step, number, self.event),
+            self.resolution,
         )
 
-    def write_impulse(self, impulse: Vec3, struck: Bool[Array, ""]) -> Log:
-        """With the impulse of the impact, if there was one, that ended the last arc."""
-        here = (jnp.arange(self.flights.shape[0], dtype=jnp.int32) == self.arc - 1) & struck
-        return dataclasses.replace(self, impulse=select(here, impulse, self.impulse))
+    def write_resolution(self, resolution: Resolution, happens: Bool[Array, ""]) -> Log:
+        """With what was searched for at the event, if there was one, that ended the last arc."""
+        here = (jnp.arange(self.flights.shape[0], dtype=jnp.int32) == self.arc - 1) & happens
+
+        def written(old, new):
+            chosen = here.reshape(-1, *[1] * new.ndim)
+            return jnp.where(chosen, new[None], old)
+
+        return dataclasses.replace(
+            self, resolution=jax.tree.map(written, self.resolution, resolution)
+        )
 
 
 class _Search(eqx.Module):
@@ -134,128 +157,179 @@ class _Search(eqx.Module):
     lower: Float[Array, ""]  # a duration before it
     upper: Float[Array, ""]  # one after
     release: Bool[Array, ""]  # whether it is a release that is before the upper one
-    turns: Int[Array, ""]
+    part: Bool[Array, ""]  # whether the trial is a part of what had no solution as a whole
+    iterations: Int[Array, ""]
 
 
-def start_clock(plan: Plan, code: Int[Array, ""], phase: Phase, system: System) -> Clock:
-    """The clock at t0, in the dtype of the phase."""
-    like = phase.position.x[0]
-    zero, none = jnp.zeros_like(like), jnp.zeros((), jnp.int32)
-    first = plan.step_size(none, like)
-    held = accumulation = struck = None
-    if system.frictional:
-        assert system.contacts is not None
-        struck = jnp.zeros(system.contacts.shape, bool)
-    if plan.rest and system.contacts is not None:
-        held = initially_held(phase, plan.tolerance, system)
-        accumulation = Accumulation.start(held, phase.position.x)
-    return Clock(first, none, code, none, none, zero, none, held, accumulation, struck)
+class _Carry(eqx.Module):
+    """Of the loop."""
+
+    course: Course
+    status: Status
+    search: _Search
+    inspected: object  # the state of the detector
+    waiting: Event | None  # the event whose impulse is still to be found; None if none ever is
+    log: Log | None
+
+
+def start_course(grid: TimeGrid, phase: Phase, events: AbstractEvents) -> Course:
+    """At t0."""
+    none = jnp.zeros((), jnp.int32)
+    work = None if events.system.dynamics.conservative else jnp.zeros_like(grid.t0)
+    return Course(phase, events.initial_mode(grid.t0, phase), grid.size(none), none, work)
 
 
 def advance(
-    plan: Plan, phase: Phase, clock: Clock, system: System, log: Log | None = None
-) -> tuple[Phase, Clock, Log | None]:
+    plan: Plan,
+    grid: TimeGrid,
+    events: AbstractEvents,
+    course: Course,
+    status: Status,
+    log: Log | None = None,
+) -> tuple[Course, Status, Log | None]:
     """Flies a world to the end of its course, or until a log is full.
 
-    A flight ends with an impact or with its step (Tran and Leok, Algorithm 2, corrected: the
+    A flight ends with an event or with its step (Tran and Leok, Algorithm 2, corrected: the
     time of an impact counts in units of h, the state before the first impact of a step is
     kept, and an accepted impact is one that was located).
 
     Args:
         plan: the static part.
-        phase, clock: where to start, between two flights.
-        system: the world.
+        grid: the steps.
+        events: of the world.
+        course, status: where to start, between two flights.
         log: an empty one, to be written.
 
     Returns:
-        The phase and the clock at the end, and the log.
+        The course and the status at the end, and the log.
     """
-    like = clock.remaining
-    zero, none = jnp.zeros_like(like), jnp.zeros((), jnp.int32)
-    no = jnp.zeros((), bool)
-    idle = _Search(clock.remaining, no, zero, zero, no, none)
-    dip = Dip.none(like) if plan.interior else None
+    like = course.remaining
+    zero, no = jnp.zeros_like(like), jnp.zeros((), bool)
+    idle = _Search(course.remaining, no, zero, zero, no, no, jnp.zeros((), jnp.int32))
 
-    def unfinished(carry) -> Bool[Array, ""]:
-        _, clock, _, _, log = carry
-        going = (clock.step < plan.n_steps) & (clock.code == Code.successful)
-        return going if log is None else going & ~log.full()
+    def unfinished(carry: _Carry) -> Bool[Array, ""]:
+        going = grid.unfinished(carry.course.step) & (carry.status.code == Code.successful)
+        return going if carry.log is None else going & ~carry.log.full()
 
-    def turn(carry):
-        phase, clock, search, dip, log = carry
-        trial = search.trial
-        end, error = fly(plan.flow, trial, phase, clock.held, system)
-        contact = trial_contacts(end, clock.held, plan.dt, plan.tolerance, system)
-        event = _meet(plan, end, contact, clock, trial, system)
+    def iteration(carry: _Carry) -> _Carry:
+        course, status, search = carry.course, carry.status, carry.search
+        t, trial, mode = course.time(grid), search.trial, course.mode
+        end, error, work = events.flow(plan.scheme, t, trial, course.phase, mode)
+        t = t + trial
+        contacts = events.contacts(end)
+        guards = events.guards(t, end, contacts, mode, grid.dt)
+        if events.deferred:
+            end_mode, event = mode, guards.event
+            after = end
+        else:
+            after, end_mode, event = events.reset(t, end, contacts, guards.event, None, mode)
+        inspection = plan.detector.inspect(
+            carry.inspected, course.phase, end, trial, course.remaining, mode, events
+        )
+        resolution = 4 * jnp.finfo(like.dtype).eps * course.remaining
+        case, bracket, failure = _classify(
+            status, search, guards, event, error, inspection.doubtful, resolution
+        )
 
-        # A trial is held back while a contact may have opened again in it.
-        doubtful = None
-        if plan.interior:
-            dip, doubtful = find_dip(dip, phase, end, trial, clock.remaining, clock.held, system)
-        resolution = 4 * jnp.finfo(like.dtype).eps * clock.remaining
-        # (a) accept a full step, (b) begin to locate an event, (c) narrow its bracket, or
-        # (d) accept the event.
-        case, bracket, failure = _judge(clock, search, contact, event, error, doubtful, resolution)
-
-        accept = case.full_step | case.event
-        phase = select(accept, select(case.event, event.phase, end), phase)
-        clock, size = _tick(plan, clock, trial, case, event, failure)
-        elsewhere = dip.trial if plan.interior else None
-        search = _aim(search, case, bracket, contact, elsewhere, size, resolution)
-        if plan.interior:
-            dip = select(accept, Dip.none(like), dip)
+        accept = case.accept
+        phase = select(accept, select(case.event, after, end), course.phase)
+        mode = select(case.event, end_mode, mode)
+        if work is not None:
+            assert course.work is not None
+            work = course.work + jnp.where(accept, work, 0.0)
+        step, remaining, status = _tick(plan, grid, course, status, trial, case, event, failure)
+        course = Course(phase, mode, remaining, step, work)
+        search = _aim(
+            search, case, bracket, guards, inspection.elsewhere, course.remaining, resolution
+        )
+        waiting = None
+        if events.deferred:
+            waiting = event._replace(contact=event.contact & case.event)
+        anew = accept | case.halve
+        inspected = select(anew, plan.detector.start(like), inspection.state)
+        log = carry.log
         if log is not None:
-            log = log.write(accept, case.event, trial, event.logged)
+            log = log.write(case, trial, event)
         if plan.progress:
-            report(clock.step, plan.n_steps)
-        return phase, clock, search, dip, log
+            report(course.step, grid)
+        return _Carry(course, status, search, inspected, waiting, log)
 
-    carry = (phase, clock, idle, dip, log)
-    if system.frictional:
-        carry = _with_friction(unfinished, turn, carry, system)
+    waiting = _no_event(events, course) if events.deferred else None
+    carry = _Carry(course, status, idle, plan.detector.start(like), waiting, log)
+    if events.deferred:
+        carry = _in_rounds(unfinished, iteration, carry, grid, events)
     else:
-        carry = jax.lax.while_loop(unfinished, turn, carry)
-    phase, clock, _, _, log = carry
-    return phase, clock, log
+        carry = jax.lax.while_loop(unfinished, iteration, carry)
+    return carry.course, carry.status, carry.log
 
 
-def _with_friction(unfinished, turn, carry, system: System):
-    """The loop for impacts that take some work each.
+def _in_rounds(
+    unfinished, iteration, carry: _Carry, grid: TimeGrid, events: AbstractEvents
+) -> _Carry:
+    """The loop for events whose impulses take some work each.
 
-    A world that has struck waits for others of its batch, so that many impacts are resolved
-    together; by itself it waits for none.
+    A world with an event waits for others of its batch, so that many are resolved together; by
+    itself it waits for none.
     """
 
     def flying(count_and_carry):
         count, carry = count_and_carry
-        return unfinished(carry) & ~jnp.any(carry[1].struck) & (count < TURNS_OF_A_ROUND)
+        on_the_way = unfinished(carry) & ~jnp.any(carry.waiting.contact)
+        return on_the_way & (count < ITERATIONS_OF_A_ROUND)
 
     def fly_on(count_and_carry):
         count, carry = count_and_carry
-        return count + 1, turn(carry)
+        return count + 1, iteration(carry)
 
-    def round_of_turns(carry):
+    def round_of_iterations(carry: _Carry) -> _Carry:
         _, carry = jax.lax.while_loop(flying, fly_on, (jnp.zeros((), jnp.int32), carry))
-        phase, clock, search, dip, log = carry
-        after, impulse, ended = frictional_impact(phase, clock.struck, system)
+        course, status, log, event = carry.course, carry.status, carry.log, carry.waiting
+        assert event is not None
+        contacts = events.contacts(course.phase)
+        resolution, found = events.resolve(course.phase, contacts, event)
+        t = course.time(grid)
+        after = events.reset(t, course.phase, contacts, event, resolution, course.mode)
         if log is not None:
-            log = log.write_impulse(impulse, jnp.any(clock.struck))
-        going = clock.code == Code.successful
-        code = jnp.where(going & ~ended, jnp.int32(Code.impact_not_ended), clock.code)
-        none = jnp.zeros_like(clock.struck)
-        clock = dataclasses.replace(clock, struck=none, code=code)
-        return after, clock, search, dip, log
+            log = log.write_resolution(resolution, jnp.any(event.contact))
+        going = status.code == Code.successful
+        code = jnp.where(going & ~found, jnp.int32(Code.impact_not_ended), status.code)
+        return dataclasses.replace(
+            carry,
+            course=dataclasses.replace(course, phase=after.phase, mode=after.mode),
+            status=dataclasses.replace(status, code=code),
+            waiting=zeros_like(event),
+            log=log,
+        )
 
-    return jax.lax.while_loop(unfinished, round_of_turns, carry)
+    return jax.lax.while_loop(unfinished, round_of_iterations, carry)
+
+
+def _no_event(events: AbstractEvents, course: Course) -> Event:
+    contacts = jax.eval_shape(events.contacts, course.phase)
+    return Event(jnp.zeros((), jnp.int32), jnp.zeros(contacts.gap.shape, bool))
+
+
+def _resolve(events: AbstractEvents, course: Course):
+    if not events.deferred:
+        return None, None
+    contacts = events.contacts(course.phase)
+    return events.resolve(course.phase, contacts, _no_event(events, course))
 
 
 class _Case(NamedTuple):
-    """The four cases of a turn, of which one holds unless the turn failed."""
+    """The cases of an iteration, of which one holds unless it failed or waits."""
 
     full_step: Bool[Array, ""]  # (a) accept a full step
     begin: Bool[Array, ""]  # (b) begin to locate an event
     refine: Bool[Array, ""]  # (c) narrow its bracket
     event: Bool[Array, ""]  # (d) accept the event
+    halve: Bool[Array, ""]  # the equations of the flow have no solution: try half of the step
+    part: Bool[Array, ""]  # accept such a part
+
+    @property
+    def accept(self) -> Bool[Array, ""]:
+        """Whether the flight is over."""
+        return self.full_step | self.event | self.part
 
 
 class _Bracket(NamedTuple):
@@ -267,45 +341,48 @@ class _Bracket(NamedTuple):
     narrow: Bool[Array, ""]  # to round-off
 
 
-def _judge(
-    clock: Clock,
+def _classify(
+    status: Status,
     search: _Search,
-    contact: TrialContacts,
-    event: _Event,
+    guards: Guards,
+    event: Event,
     error: Float[Array, ""],
-    doubtful: Bool[Array, ""] | None,
+    doubtful: Bool[Array, ""],
     resolution: Float[Array, ""],
 ) -> tuple[_Case, _Bracket, Int[Array, ""]]:
     """What a trial shows: which case it is, or the code of a failure."""
     trial, locating = search.trial, search.locating
-    crossed = contact.penetrating | contact.leaving
-    free = ~locating
-    passable = free & ~crossed
-    if doubtful is not None:
-        passable &= ~doubtful
+    crossed = guards.penetrating | guards.releasing
+    unsolved = error > 1
+    halve = ~locating & unsolved & (search.iterations < MOST_HALVINGS)
+    free = ~locating & ~halve
+    # A trial is held back while a contact may have opened again in it.
+    passable = free & ~crossed & ~doubtful
     lower = jnp.where(locating & ~crossed, trial, search.lower)
     upper = jnp.where(crossed, trial, search.upper)
-    release = jnp.where(crossed, ~contact.penetrating, search.release)
+    release = jnp.where(crossed, ~guards.penetrating, search.release)
     narrow = upper - lower <= resolution
-    at_surface = ~crossed & (contact.gap <= 1)
-    struck = contact.closing & (at_surface | (narrow & ~release))
+    at_surface = ~crossed & (guards.gap <= 1)
+    struck = guards.closing & (at_surface | (narrow & ~release))
     located = struck | (narrow & (trial >= upper))
 
-    first_in_step = (clock.impacts_in_step == 0) & (trial > resolution)
-    grazing = located & first_in_step & (contact.steepness < 1) & ~event.rests
+    first_in_step = (status.impacts_in_step == 0) & (trial > resolution)
+    grazing = located & first_in_step & (guards.steepness < 1) & (event.kind != Kind.LANDING)
     failure = first_failure(
-        (contact.lost, Code.closest_point_not_found),
-        (~contact.finite | jnp.isnan(error), Code.non_finite),
-        (error > 1, Code.nonlinear_solve_failed),
+        (~halve & guards.search_failed, Code.closest_point_not_found),
+        (~halve & ~guards.finite | jnp.isnan(error), Code.non_finite),
+        (~halve & unsolved, Code.nonlinear_solve_failed),
         (locating & grazing, Code.grazing),
-        (search.turns > 200, Code.root_not_found),
+        (search.iterations > MOST_ITERATIONS, Code.root_not_found),
     )
     good = failure == Code.successful
     case = choose_once(
-        good & passable,
+        good & passable & ~search.part,
         good & free & crossed,
         good & locating & ~located,
         good & locating & located,
+        good & halve,
+        good & passable & search.part,
         dtype=trial.dtype,
     )
     return _Case(*case), _Bracket(lower, upper, release, narrow), failure
@@ -315,127 +392,65 @@ def _aim(
     search: _Search,
     case: _Case,
     bracket: _Bracket,
-    contact: TrialContacts,
-    elsewhere: Float[Array, ""] | None,
+    guards: Guards,
+    elsewhere: Float[Array, ""],
     size: Float[Array, ""],
     resolution: Float[Array, ""],
 ) -> _Search:
     """The next trial: a step of a given size after an accepted flight; while locating an
-    event, Newton's guess kept within the bracket; `elsewhere` where a dip is looked for."""
+    event, Newton's guess kept within the bracket; `elsewhere` where the detector doubts."""
     trial = search.trial
     lower = jnp.where(case.begin, jnp.zeros_like(trial), bracket.lower)
     upper = jnp.where(case.begin, trial, bracket.upper)
     # The force of a contact comes without its rate: releases are found by bisection.
-    guess = jnp.where(bracket.release, jnp.inf, trial + contact.time)
-    refined = next_trial(guess, lower, upper, resolution, search.turns)
+    guess = jnp.where(bracket.release, jnp.inf, trial + guards.time)
+    refined = next_trial(guess, lower, upper, resolution, search.iterations)
     refined = jnp.where(bracket.narrow & search.locating, upper, refined)
-    if elsewhere is not None:
-        refined = jnp.where(~search.locating & ~case.begin, elsewhere, refined)
-    accept = case.full_step | case.event
+    refined = jnp.where(~search.locating & ~case.begin, elsewhere, refined)
+    refined = jnp.where(case.halve, 0.5 * trial, refined)
+    accept = case.accept
     return _Search(
         trial=jnp.where(accept, size, refined),
         locating=case.begin | case.refine,
         lower=lower,
         upper=upper,
         release=bracket.release,
-        turns=jnp.where(accept, 0, search.turns + 1),
+        part=~accept & (search.part | case.halve),
+        iterations=jnp.where(accept, 0, search.iterations + 1),
     )
 
 
 def _tick(
-    plan: Plan, clock: Clock, trial, case: _Case, event: _Event, failure
-) -> tuple[Clock, Array]:
-    """The clock after a turn, and the time left in the step it is then in."""
-    full_step, impact = case.full_step, case.event & ~event.release
-    step = clock.step + full_step.astype(jnp.int32)
+    plan: Plan,
+    grid: TimeGrid,
+    course: Course,
+    status: Status,
+    trial: Float[Array, ""],
+    case: _Case,
+    event: Event,
+    failure: Int[Array, ""],
+) -> tuple[Int[Array, ""], Float[Array, ""], Status]:
+    """The steps made, the time left in the current one and the counters after an iteration."""
+    full_step, impact = case.full_step, case.event & (event.kind != Kind.RELEASE)
+    step = course.step + full_step.astype(jnp.int32)
     struck = impact.astype(jnp.int32)
     remaining = jnp.where(
         full_step,
-        plan.step_size(step, trial),
-        jnp.where(case.event, clock.remaining - trial, clock.remaining),
+        grid.size(step),
+        jnp.where(case.event | case.part, course.remaining - trial, course.remaining),
     )
-    impacts_in_step = jnp.where(full_step, 0, clock.impacts_in_step + struck)
+    impacts_in_step = jnp.where(full_step, 0, status.impacts_in_step + struck)
     exhausted = impact & (impacts_in_step > plan.max_impacts_per_step)
-    # Impacts accumulate if flights have become much shorter than they were.
-    accumulating = trial <= 0.01 * clock.longest
+    accumulating = trial <= ACCUMULATION * status.longest
     too_many = jnp.where(accumulating, jnp.int32(Code.zeno), jnp.int32(Code.max_impacts_reached))
-    if plan.rest:
+    if not plan.zeno_ends:
         exhausted &= ~accumulating
-    clock = Clock(
-        remaining=remaining,
-        step=step,
+    longest = jnp.where(impact, jnp.maximum(status.longest, trial), status.longest)
+    status = Status(
         code=jnp.where(exhausted, too_many, failure),
-        impacts=clock.impacts + struck,
+        impacts=status.impacts + struck,
         impacts_in_step=impacts_in_step,
-        longest=jnp.where(
-            full_step,
-            jnp.zeros_like(trial),
-            jnp.where(impact, jnp.maximum(clock.longest, trial), clock.longest),
-        ),
-        evaluations=clock.evaluations + 1,
-        held=select(case.event, event.held, clock.held),
-        accumulation=select(case.event, event.accumulation, clock.accumulation),
-        struck=None if event.struck is None else event.struck & case.event,
+        longest=jnp.where(full_step, jnp.zeros_like(trial), longest),
+        evaluations=status.evaluations + 1,
     )
-    return clock, remaining
-
-
-class _Event(NamedTuple):
-    """What the end of a trial becomes if an event is accepted there."""
-
-    phase: Phase
-    logged: Int[Array, ""]
-    release: Bool[Array, ""]  # instead of an impact
-    rests: Bool[Array, ""]  # an impact after which the contact is held
-    held: Held | None
-    accumulation: Accumulation | None
-    struck: Held | None = None  # the contact whose frictional impact is still to be resolved
-
-
-def _meet(
-    plan: Plan,
-    end: Phase,
-    contact: TrialContacts,
-    clock: Clock,
-    trial: Float[Array, ""],
-    system: System,
-) -> _Event:
-    none, no = jnp.zeros((), jnp.int32), jnp.zeros((), bool)
-    if contact.geometry is None or contact.struck is None:
-        return _Event(end, none, no, no, None, None)
-    contacts, motion = contact.geometry
-    struck, held, accumulation = contact.struck, clock.held, clock.accumulation
-    if held is None or accumulation is None or contact.pulled is None:
-        logged = _logged(Kind.IMPACT, struck)
-        if system.frictional:
-            return _Event(end, logged, no, no, None, None, struck)
-        law = system.frictionless
-        impulse = law.normal_impulse(motion.normal_velocity, motion.inverse_mass)
-        return _Event(contacts.apply_impulse(end, impulse, struck), logged, no, no, None, None)
-    assert isinstance(contacts, AtHalfSpaces)
-    release = contact.leaving & ~contact.penetrating
-    bounced, kept = bounce(end, contacts, motion, struck, held, system)
-    lands, acceleration = landing(bounced, contacts, struck, kept, plan.tolerance, system)
-    after = stand(bounced, contacts, lands, kept, system)
-    moment = plan.time(clock.step, clock.remaining) + trial
-    accumulated = accumulation.after_impact(
-        moment, bounced, contacts, motion, struck, lands, acceleration, plan.tolerance, system
-    )
-    rests = jnp.any(lands) & ~release
-    kind = jnp.where(rests, jnp.int32(Kind.LANDING), jnp.int32(Kind.IMPACT))
-    logged = jnp.where(release, _logged(Kind.RELEASE, contact.pulled), _logged(kind, struck))
-    released = held & ~contact.pulled
-    return _Event(
-        phase=select(release, end, after),
-        logged=logged,
-        release=release,
-        rests=rests,
-        held=select(release, released, kept | lands),
-        accumulation=select(release, accumulation, accumulated),
-    )
-
-
-def _logged(kind: Int[Array, ""] | int, contact: Held) -> Int[Array, ""]:
-    """How the log writes an event at a contact."""
-    order = jnp.arange(contact.size, dtype=jnp.int32).reshape(contact.shape)
-    return jnp.sum(jnp.where(contact, order, 0), dtype=jnp.int32) + kind * contact.size
+    return step, remaining, status

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any, Literal
 
 import jax
+from jaxtyping import Array, Float
 
 from ..bodies import State
 from ..math.spread import n_cores, on_cores, spread, traced
-from .event_driven import AbstractMethod
+from .method import AbstractMethod
 from .progress import progress_bar
 from .saving import SaveAt, Solution
-from .solve import raise_failure, simulate
+from .solve import Program, Task, raise_failure, solve
 from .world import World
 
 # Lanes that advance in step on one core: enough to fill its vector units, few enough for
@@ -26,11 +28,14 @@ def simulate_batch(
     world: World,
     states: State,
     method: AbstractMethod,
-    t1: float,
-    t0: float = 0.0,
+    t1: float | Float[Array, ""],
+    t0: float | Float[Array, ""] = 0.0,
     save: SaveAt | None = None,
     throw: bool = True,
     *,
+    args: Any = None,
+    max_steps: int | None = None,
+    failed: Literal["keep", "nan"] = "keep",
     batch_world: bool = False,
     chunk: int | None = None,
     devices=None,
@@ -46,7 +51,7 @@ def simulate_batch(
     Args:
         world: one for all, or with `batch_world` one per state.
         states: with a leading axis over the batch.
-        method, t1, t0, save, throw: as in `simulate`.
+        method, t1, t0, save, throw, args, max_steps, failed: as in `simulate`; one for all.
         batch_world: whether every leaf of `world` has a leading axis over the batch.
         chunk: number of lanes that advance together on a CPU core; chosen by default.
         devices: to use; all of the default backend by default.
@@ -66,26 +71,31 @@ def simulate_batch(
     devices = list(jax.devices() if devices is None else devices)
     if throw and traced((world, states)):
         devices = devices[:1]  # one that raised a failure would leave the others waiting for it
-    shared, batched = ((), (world, states)) if batch_world else ((world,), (states,))
-    shows = on_cores(devices, (world, states))
+    task = Task.of(world, states, method, t1, t0, save, args, max_steps, failed)
+    if batch_world:
+        shared, batched = (task.numbers,), (world, states)
+    else:
+        shared, batched = (task.numbers, world), (states,)
+    shows = on_cores(devices, (world, states, task.numbers))
     with progress_bar(shows and progress, n_lanes, "world") as bar:
         solution = spread(
             _lanes,
             shared,
             batched,
-            options={"method": method, "t1": t1, "t0": t0, "save": save},
+            options={"program": task.program},
             devices=devices,
             chunk=min(chunk or CPU_CHUNK, max(-(-n_lanes // n_cores()), SMALLEST_CHUNK)),
             # Lanes that fill up the last chunk do not count.
             report=None if bar is None else lambda n: bar.update(min(n, bar.total - bar.n)),
         )
+    solution = task.trimmed(solution, (slice(None),))
     return raise_failure(solution) if throw else solution
 
 
-@partial(jax.jit, static_argnames=("method", "t1", "t0", "save"))
-def _lanes(shared, batched, *, method, t1, t0, save) -> Solution:
+@partial(jax.jit, static_argnames="program")
+def _lanes(shared, batched, *, program: Program) -> Solution:
     def one(shared, batched):
-        world, state = *shared, *batched
-        return simulate(world, state, method, t1, t0, save, throw=False)
+        numbers, world, state = *shared, *batched
+        return solve(world, state, numbers, program)
 
     return jax.vmap(one, in_axes=(None, 0))(shared, batched)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from ..bodies import Phase
 from ..contact import AbstractContacts, ContactKinematics
-from ..math import dot
 from .system import System
 
+Time = Float[Array, ""]
 PerContact = Float[Array, "n_bodies n_contacts"]
 
 
@@ -19,16 +20,20 @@ def gap_tolerance(contacts: AbstractContacts, tolerance: float | None) -> PerCon
     return jnp.full_like(contacts.round_off, tolerance)
 
 
-def steepness(motion: ContactKinematics, tolerance, system: System) -> PerContact:
+def steepness(
+    t: Time, phase: Phase, motion: ContactKinematics, tolerance: PerContact, system: System
+) -> PerContact:
     """v_n^2 / (a tolerance) for the scale a of the second derivative of the gap.
 
     Below 1 a bounce of that velocity is not higher than the tolerance of the gap; and the time
     of the impact, uncertain by tolerance/v_n, is too uncertain to give even the leading digit of
     v_n there, and so of the derivative of that time.
     """
-    return motion.normal_velocity**2 / (acceleration_scale(motion, system) * tolerance)
+    return motion.normal_velocity**2 / (acceleration_scale(t, phase, motion, system) * tolerance)
 
 
-def acceleration_scale(motion: ContactKinematics, system: System) -> PerContact:
-    """Of the gap: gravity and the part of free motion [m/s^2]."""
-    return jnp.max(jnp.sqrt(dot(system.gravity, system.gravity))) + motion.bend
+def acceleration_scale(
+    t: Time, phase: Phase, motion: ContactKinematics, system: System
+) -> PerContact:
+    """Of the gap: gravity, the loads and the part of free motion [m/s^2]."""
+    return system.dynamics.acceleration_scale(t, phase) + motion.bend

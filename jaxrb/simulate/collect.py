@@ -12,33 +12,32 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from ..bodies import Phase
 from ..flows import AbstractFlow
 from .advance import Log
-from .sustained import Held, fly
-from .system import System
+from .events import AbstractEvents, Mode
+from .time_grid import TimeGrid
 
 
 class Wanted(NamedTuple):
     """What to keep. Static."""
 
-    steps: tuple[int, ...]  # in which the times to save fall,
-    offsets: tuple[float, ...]  # and how far into them [s]
+    times: int  # how many times to save, at most, fall into one block
+    within: bool  # whether some fall between the ends of steps
     impacts: bool
 
     @property
     def anything(self) -> bool:
-        return bool(self.steps) or self.impacts
+        return self.times > 0 or self.impacts
 
-    def most_times(self, n_steps: int) -> int:
-        """The largest number of times to save that so many steps can meet."""
-        steps = np.asarray(self.steps)
-        first = np.searchsorted(steps, steps)
-        last = np.searchsorted(steps, steps + n_steps, side="right")
-        return int((last - first).max(initial=0))
+
+class Times(eqx.Module):
+    """The times to save; those at the end of the trajectory fall into no step of it."""
+
+    step: Int[Array, " n"]  # in which they fall,
+    offset: Float[Array, " n"]  # and how far into it [s]
 
 
 class Impact(eqx.Module):
@@ -63,55 +62,68 @@ class Flight(eqx.Module):
     """A flight that may be looked at."""
 
     flown: Bool[Array, ""]  # or skipped
-    event: Bool[Array, ""]  # whether it ended with one
+    event: Bool[Array, ""]  # whether it ended before its step
     step: Int[Array, ""]
     begin: Float[Array, ""]  # since the start of the step [s]
     duration: Float[Array, ""]  # [s]
     phase: Phase  # at its start
-    held: Held | None
+    mode: Mode
 
 
-def collect(wanted: Wanted, flow: AbstractFlow, log: Log, saved, flown, system: System) -> Outputs:
+def collect(
+    wanted: Wanted,
+    times: Times,
+    scheme: AbstractFlow,
+    log: Log,
+    saved: Int[Array, ""],
+    flown: tuple,
+    grid: TimeGrid,
+    events: AbstractEvents,
+) -> Outputs:
     """Picks what is wanted out of the flights of a block.
 
     Args:
         wanted: what to keep.
-        flow: of the flights.
+        times: to save.
+        scheme: of the flights.
         log: of the block.
         saved: how many of the times to save earlier blocks have met.
         flown: of each arc the flights to the ends of steps, and the last one; with the phases
             before and after its impact, if impacts are wanted.
-        system: the world.
+        grid: the steps.
+        events: of the world.
     """
     steps, last, struck = flown
     saves = impacts = None
-    if wanted.steps:
+    if wanted.times:
         # One sequence: of each arc the flights to the ends of steps, then the last.
         flights = jax.tree.map(
             lambda a, b: jnp.concatenate([a, b[:, None]], axis=1).reshape(-1, *b.shape[1:]),
             steps,
             last,
         )
-        most = wanted.most_times(log.flights.shape[0] * log.limit)
-        saves = _states_to_save(wanted, most, flow, saved, flights, system)
-    if wanted.impacts and system.contacts is not None:
+        saves = _states_to_save(wanted, times, scheme, saved, flights, grid, events)
+    if wanted.impacts:
         before, after = struck
         time = last.begin + last.duration
-        valid, contact = log.impacts(system.contacts.number)
-        impacts = Impact(valid, last.step, time, contact, before, after)
+        impacts = Impact(log.impacts, last.step, time, log.contact, before, after)
     return Outputs(saves, impacts)
 
 
 def _states_to_save(
-    wanted: Wanted, most: int, flow: AbstractFlow, saved, flights: Flight, system: System
+    wanted: Wanted,
+    times: Times,
+    scheme: AbstractFlow,
+    saved: Int[Array, ""],
+    flights: Flight,
+    grid: TimeGrid,
+    events: AbstractEvents,
 ):
-    """Which of the times to save, at most so many from number `saved` on, fall into a block;
-    the states."""
-    n = len(wanted.steps)
-    number = saved + jnp.arange(most, dtype=jnp.int32)
+    """Which of the times to save, from number `saved` on, fall into a block; the states."""
+    n = times.step.shape[0]
+    number = saved + jnp.arange(wanted.times, dtype=jnp.int32)
     clipped = jnp.minimum(number, n - 1)
-    in_step = jnp.asarray(wanted.steps, jnp.int32)[clipped]
-    offset = jnp.asarray(wanted.offsets, flights.begin.dtype)[clipped]
+    in_step, offset = times.step[clipped], times.offset[clipped]
 
     # The flight in which a time falls is the last that begins before it. What earlier blocks
     # did not save falls after the start of this one, whatever round-off says.
@@ -132,13 +144,14 @@ def _states_to_save(
     valid = found & (number < n) & ~cut
 
     state = flight.phase
-    if any(wanted.offsets):
+    if wanted.within:
 
-        def partway(duration, phase, held):
-            return fly(flow, duration, phase, held, system)[0]
+        def partway(t, duration, phase, mode):
+            return events.flow(scheme, t, duration, phase, mode).phase
 
         elapsed = jnp.where(valid, jnp.maximum(offset - flight.begin, 0.0), 0.0)
-        state = jax.vmap(partway)(elapsed, state, flight.held)
+        begin = jax.vmap(grid.begin)(flight.step) + flight.begin
+        state = jax.vmap(partway)(begin, elapsed, state, flight.mode)
     return valid, state
 
 

@@ -1,29 +1,21 @@
-"""Worlds and solutions in a few words."""
+"""Worlds, solutions and records of impacts in a few words."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import jax
 import numpy as np
 from jax.core import Tracer
 
-from .results import RESULTS, Code, result_name
+from .results import result_name
 
 if TYPE_CHECKING:
-    from .saving import Solution
+    from .saving import Impacts, Solution
     from .world import World
 
-
-def described(describe: Callable[[Any], str], thing: Any) -> str:
-    """Its description; of a tree that holds no numbers, as filters and maps make them, what kind
-    it is."""
-    try:
-        return describe(thing)
-    except (AttributeError, TypeError, ValueError):  # a repr must not raise
-        return f"{type(thing).__name__}({jax.tree.structure(thing).num_leaves} leaves)"
+MOST_IMPACTS = 8  # that are written out
 
 
 def describe_world(world: World) -> str:
@@ -46,22 +38,48 @@ def describe_world(world: World) -> str:
 
 def describe_solution(solution: Solution) -> str:
     """A few lines: span, impacts, energies, and how it ended; of a batch, over all its worlds."""
-    traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(solution))
-    batch = np.shape(solution.stats.time)
     n_bodies = solution.final.position.shape[-2]
-    head = "" if not batch else f"{' x '.join(map(str, batch))} worlds, "
+    head = _worlds(solution.stats.time)
     head += "1 body" if n_bodies == 1 else f"{n_bodies} bodies"
     head += f", saved at {_number(solution.ts.shape[-1], 'time')}"
-    if traced:
+    if _traced(solution):
         return f"Solution({head}, traced)"
     steps = np.asarray(solution.stats.steps)
     lines = [
         f"{head}, to t = {_range(solution.stats.time)} s in {_range(steps)} steps",
         f"impacts: {_range(solution.impacts.count)}",
         _energies(np.asarray(solution.stats.energy)),
-        f"result: {_results(solution.result)}",
+        f"result: {result_name(solution.result)}",
     ]
-    return "Solution(\n  " + "\n  ".join(lines) + "\n)"
+    return _block("Solution", lines)
+
+
+def describe_impacts(impacts: Impacts) -> str:
+    """A line for each of the first impacts; of a batch, how many there were."""
+    room = "none on record" if impacts.time is None else f"room for {impacts.time.shape[-1]}"
+    if _traced(impacts):
+        return f"Impacts({room}, traced)"
+    if np.ndim(impacts.count):
+        return f"Impacts({_worlds(impacts.count)}{_range(impacts.count)} in each, {room})"
+    head = f"{int(impacts.count)} in all, {room}"
+    if impacts.time is None:
+        return f"Impacts({head})"
+    on_record = min(int(impacts.count), len(impacts.time))
+    lines = [head, *(_impact(impacts, i) for i in range(min(on_record, MOST_IMPACTS)))]
+    if on_record > MOST_IMPACTS:
+        lines.append(f"and {on_record - MOST_IMPACTS} more on record")
+    return f"Impacts({head})" if on_record == 0 else _block("Impacts", lines)
+
+
+def _impact(impacts: Impacts, index: int) -> str:
+    time, pair, impulse, position = (
+        np.asarray(column)[index]
+        for column in (impacts.time, impacts.pair, impacts.impulse, impacts.position)
+    )
+    return (
+        f"t = {time:.6g} s, pair ({pair[0]}, {pair[1]}), impulse {_numbers(impulse, 6)} N s at "
+        f"{_numbers(position, 6)} m"
+    )
 
 
 def _energies(energy: np.ndarray) -> str:
@@ -72,11 +90,18 @@ def _energies(energy: np.ndarray) -> str:
     return f"{text} (changed by {'up to ' if change.ndim else ''}{worst:+.1e} J)"
 
 
-def _results(result: RESULTS) -> str:
-    if not np.ndim(result == RESULTS.successful):
-        return result_name(result)
-    counts = {code.name: np.asarray(result == getattr(RESULTS, code.name)) for code in Code}
-    return ", ".join(f"{holds.sum()} {name}" for name, holds in counts.items() if holds.any())
+def _traced(tree: Any) -> bool:
+    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(tree))
+
+
+def _worlds(number: Any) -> str:
+    """How many there are, if a number is of a batch."""
+    batch = np.shape(number)
+    return f"{' x '.join(map(str, batch))} worlds, " if batch else ""
+
+
+def _block(name: str, lines: list[str]) -> str:
+    return f"{name}(\n  " + "\n  ".join(lines) + "\n)"
 
 
 def _number(count: int, name: str) -> str:
@@ -95,15 +120,15 @@ def _law(law: Any) -> str:
     return f"{type(law).__name__} ({', '.join(numbers)})"
 
 
-def _numbers(array: Any) -> str:
+def _numbers(array: Any, digits: int = 4) -> str:
     if isinstance(array, Tracer):
         return "traced"
     values = np.asarray(array)
     if values.ndim > 1 or values.size > 3:
         return f"of shape {values.shape}"
     if values.ndim == 1:
-        return f"({', '.join(f'{value:.4g}' for value in values)})"
-    return f"{values:.4g}"
+        return f"({', '.join(f'{value + 0.0:.{digits}g}' for value in values)})"
+    return f"{values:.{digits}g}"
 
 
 def _range(array: Any) -> str:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..bodies import Inertial, State, stretch as stretches
+from ..bodies import ConstantForce, Inertial, State, stretch as stretches
 from ..bodies.state import to_phase
 from ..math import Vec3, cross, dot, rotate, rotate_inverse
 from .system import build, partners
@@ -58,10 +58,15 @@ def kinetic_energy(world: World, state: State) -> Float[Array, ""]:
 
 
 def potential_energy(world: World, state: State) -> Float[Array, ""]:
-    """-sum of (m g + F).x, zero at the world's origin [J]."""
-    mass = Inertial.of(world.bodies, state.position.dtype).mass
+    """Of gravity and constant forces, -sum of (m g + F).x, zero at the world's origin, and of all
+    other forces that have a potential [J]."""
+    inertial = Inertial.of(world.bodies, state.position.dtype)
     gravity = Vec3.of(world.accelerations().astype(state.position.dtype))
-    return -jnp.sum(mass * dot(gravity, Vec3.of(state.position)))
+    energy = -jnp.sum(inertial.mass * dot(gravity, Vec3.of(state.position)))
+    others = (load for load in world.forces if not isinstance(load, ConstantForce))
+    parts = [part for load in others for part in load.parts()]
+    phase = to_phase(state, inertial)
+    return sum((part.potential(phase) for part in parts if part.conservative), energy)
 
 
 def energy(world: World, state: State) -> Float[Array, ""]:

@@ -9,6 +9,8 @@ from typing import Any
 import jax
 from jaxtyping import Array, Int
 
+from .time_grid import TimeGrid
+
 # A bar has a few hundred places at most, and a call from inside the program takes a while.
 MOST_REPORTS = 200
 
@@ -19,7 +21,7 @@ _bars: list[Any] = []
 
 @contextmanager
 def progress_bar(progress: bool | Callable, total: int, unit: str) -> Iterator[Any]:
-    """A bar, or None without one.
+    """A bar, or None without one; it says "compiling" until it moves.
 
     Args:
         progress: whether to show one, or what makes one in place of `tqdm.auto.tqdm`.
@@ -33,7 +35,8 @@ def progress_bar(progress: bool | Callable, total: int, unit: str) -> Iterator[A
     if progress is False:
         yield None
         return
-    with _maker(progress)(total=total, unit=unit) as bar:
+    with _maker(progress)(total=total, unit=unit) as shown:
+        bar = _Waiting(shown)
         _bars.append(bar)
         try:
             yield bar
@@ -43,11 +46,38 @@ def progress_bar(progress: bool | Callable, total: int, unit: str) -> Iterator[A
             _bars[:] = [other for other in _bars if other is not bar]
 
 
-def report(step: Int[Array, ""], n_steps: int) -> None:
+class _Waiting:
+    """A bar that says what it waits for until it moves: without steps done it would seem to hang.
+
+    What is used like tqdm need not have a description.
+    """
+
+    def __init__(self, bar: Any):
+        self._bar = bar
+        self._waits = hasattr(bar, "set_description")
+        if self._waits:
+            bar.set_description("compiling")
+
+    @property
+    def n(self) -> int:
+        return self._bar.n
+
+    @property
+    def total(self) -> int:
+        return self._bar.total
+
+    def update(self, n: int) -> None:
+        if self._waits:
+            self._waits = False
+            self._bar.set_description(None)
+        self._bar.update(n)
+
+
+def report(step: Int[Array, ""], grid: TimeGrid) -> None:
     """Moves the bar from inside a program, to a number of steps."""
-    stride = max(1, n_steps // MOST_REPORTS)
+    stride = max(1, grid.capacity // MOST_REPORTS)
     jax.lax.cond(
-        (step % stride == 0) | (step == n_steps),
+        (step % stride == 0) | (step == grid.n_steps),
         lambda step: jax.debug.callback(_move, step),
         lambda step: None,
         step,

@@ -2,17 +2,19 @@
 
 import enum
 
-import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Int
 
+from .._codes import Codes, code_names
 
-class RESULTS(eqx.Enumeration):
+
+class RESULTS(Codes):
     """One code per world; the first failure wins, and the world keeps its last good state."""
 
     successful = ""
     nonlinear_solve_failed = (
-        "The implicit equations of the flow were not solved to round-off: reduce dt, or raise "
+        "The implicit equations of the flow, or those of forces that depend on velocities, were "
+        "not solved to round-off, even in a small part of a step: reduce dt, or raise "
         "the iterations of the flow, as in LieVariational(iterations=...). Those of "
         "LieVariational and QuaternionVariational have no real solution once the angular "
         "velocity times dt is above about 1."
@@ -23,8 +25,9 @@ class RESULTS(eqx.Enumeration):
     )
     max_impacts_reached = (
         "Too many impacts: raise EventDriven(max_impacts_per_step=...) if they all fall into "
-        "one step, or EventDriven(max_impacts=...) if the record of a saved or differentiated "
-        "trajectory is full."
+        "one step, or EventDriven(max_impacts=...) if the log of a saved or differentiated "
+        "trajectory is full. Parts of steps that are too long for the flow fill it too: reduce dt "
+        "where bodies turn by more than about 0.4 rad in a step."
     )
     zeno = (
         "Impacts accumulate (Zeno): within one step each follows the last ever sooner. The "
@@ -64,6 +67,13 @@ class RESULTS(eqx.Enumeration):
     invalid_contact_law = (
         "The restitution of World.contact_law must lie in [0, 1], its friction be 0 or more."
     )
+    max_steps_reached = (
+        "More steps than max_steps lead from t0 to t1: raise max_steps of simulate, or dt."
+    )
+    invalid_times = (
+        "Times that were traced are impossible: t1 must not lie before t0, dt must be positive, "
+        "and SaveAt.ts sorted and within [t0, t1]."
+    )
     impact_not_ended = (
         "A frictional impact did not end: friction keeps the bodies from separating. Less "
         "friction than W_zz / |(W_xz, W_yz)| (solve_impact's condition_holds) always ends."
@@ -86,7 +96,9 @@ class Code(enum.IntEnum):
     closest_point_not_found = 10
     invalid_contact_law = 11
     joint_violated = 12
-    impact_not_ended = 13
+    max_steps_reached = 13
+    invalid_times = 14
+    impact_not_ended = 15
 
 
 def first_failure(*conditions: tuple[Array, Code]) -> Int[Array, ""]:
@@ -98,8 +110,8 @@ def first_failure(*conditions: tuple[Array, Code]) -> Int[Array, ""]:
 
 
 def result_name(result: RESULTS) -> str:
-    """The name of the code of one world."""
-    return next(code.name for code in Code if bool(result == getattr(RESULTS, code.name)))
+    """The name of the code of one world; of a batch, how many worlds have which."""
+    return code_names(RESULTS, result)
 
 
 def to_result(code: Int[Array, ""]) -> RESULTS:

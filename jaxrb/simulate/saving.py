@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import equinox as eqx
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jax.core import Tracer
+from jaxtyping import Array, Bool, Float, Int
 
+from .._text import described, readable
+from .._validate import real_array, require
 from ..bodies import State
-from .describe import describe_solution, described
+from .describe import describe_impacts, describe_solution
 from .results import RESULTS
 
 
@@ -18,14 +22,15 @@ class SaveAt(eqx.Module):
 
     Attributes:
         every: save at t0, after every so many steps, and at t1.
-        ts: save at these times [s], sorted, within [t0, t1]. They do not disturb the
-            trajectory: the flow is evaluated part of the way into the segment they fall in.
+        ts: save at these times [s], sorted, within [t0, t1]; how many is static, they may be
+            traced. They do not disturb the trajectory: the flow is evaluated part of the way
+            into the flight they fall in.
         final: save at t1 only.
         impacts: capacity of the record of impacts; 0 keeps none.
     """
 
     every: int | None = eqx.field(static=True)
-    ts: tuple[float, ...] | None = eqx.field(static=True)
+    ts: Float[np.ndarray, " n"] | Float[Array, " n"] | None
     final: bool = eqx.field(static=True)
     impacts: int = eqx.field(static=True)
 
@@ -37,41 +42,27 @@ class SaveAt(eqx.Module):
         if int(impacts) != impacts or impacts < 0:
             raise ValueError(f"SaveAt.impacts must be a whole number >= 0; got {impacts!r}.")
         self.every = None if every is None else int(every)
-        self.ts = None if ts is None else concrete_times(ts, "SaveAt.ts")
+        self.ts = None if ts is None else _times(ts)
         self.final = bool(final)
         self.impacts = int(impacts)
 
-    def times(self, t0: float, t1: float, dt: float, n_steps: int) -> np.ndarray:
-        """The times that are saved [s]."""
-        if self.final:
-            return np.array([t1])
-        if self.every is not None:
-            return np.append(t0 + dt * np.arange(0, n_steps, self.every), t1)
-        ts = np.asarray(self.ts, float)
-        slack = 1e-9 * dt
-        if ts.size == 0 or np.any(np.diff(ts) < 0) or ts[0] < t0 - slack or ts[-1] > t1 + slack:
-            raise ValueError(
-                f"SaveAt.ts must be a non-empty, sorted sequence of times in [{t0}, {t1}]; got "
-                f"{ts.tolist() if ts.size < 10 else f'{ts.size} times from {ts[0]} to {ts[-1]}'}."
-            )
-        return np.clip(ts, t0, t1)
 
-
-def concrete_times(ts, name: str) -> tuple[float, ...]:
-    """`ts` as Python numbers.
+def _times(ts) -> np.ndarray | Array:
+    """Known ones in double precision, traced ones as they are.
 
     Raises:
-        ValueError: naming the argument, if they are traced, no numbers, or not finite.
+        ValueError: if they are no sequence of finite numbers.
     """
+    if isinstance(ts, Tracer):
+        return real_array(ts, "SaveAt.ts").reshape(-1)
     try:
-        values = np.asarray(ts, float).reshape(-1)
-    except Exception as error:  # traced, or no numbers
-        raise ValueError(
-            f"{name} must be concrete numbers: they set the program's shape."
-        ) from error
-    if not np.all(np.isfinite(values)):
-        raise ValueError(f"{name} must be finite; got {values.tolist()}.")
-    return tuple(values.tolist())
+        times = np.asarray(ts, np.float64).reshape(-1)
+    except Exception:  # no numbers, or some of them traced
+        times = real_array(jnp.stack(list(ts)), "SaveAt.ts").reshape(-1)
+    if times.size == 0:
+        raise ValueError("SaveAt.ts must hold at least one time.")
+    require(times, "SaveAt.ts", np.isfinite, "finite")
+    return times
 
 
 class Impacts(eqx.Module):
@@ -98,22 +89,30 @@ class Impacts(eqx.Module):
     before: State | None = None
     after: State | None = None
 
+    def __repr__(self) -> str:
+        return described(describe_impacts, self)
+
 
 class Stats(eqx.Module):
     """Counts of the work done.
 
     Attributes:
         steps: completed.
-        flow_evaluations: turns of the loop this world was active in; the largest over a
-            batch is the number of turns of its loop.
+        flow_evaluations: iterations of the loop this world was active in; the largest over a
+            batch is the number of iterations of its loop.
         time: reached [s]; t1 unless the simulation ended early.
         energy: total, at t0 and at the end [J], shape (2,).
+        work: of all forces without a potential [J]; None where there is none.
     """
 
     steps: Int[Array, ""]
     flow_evaluations: Int[Array, ""]
     time: Float[Array, ""]
     energy: Float[Array, "2"]
+    work: Float[Array, ""] | None = None
+
+    def __repr__(self) -> str:
+        return readable(self)
 
 
 class Solution(eqx.Module):
@@ -122,7 +121,8 @@ class Solution(eqx.Module):
     Attributes:
         ts: the times saved [s], shape (n_saves,).
         states: the states at these times, leading axis n_saves. Times that a failed
-            simulation did not reach hold its last good state.
+            simulation did not reach hold its last good state; with failed="nan", NaN.
+        reached: which of these times the simulation reached, shape (n_saves,).
         final: the last good state, that at t1 if successful.
         result: `RESULTS.successful` or why the simulation ended early.
         impacts: how many, and their record.
@@ -135,11 +135,17 @@ class Solution(eqx.Module):
 
     ts: Float[Array, " n_saves"]
     states: State
+    reached: Bool[Array, " n_saves"]
     final: State
     result: RESULTS
     impacts: Impacts
     accumulation_time: Float[Array, " n_bodies"]
     stats: Stats
+
+    @property
+    def successful(self) -> Bool[Array, ""]:
+        """Whether the simulation came to t1; in a batch a mask of the worlds that did."""
+        return self.result == RESULTS.successful
 
     def __repr__(self) -> str:
         return described(describe_solution, self)

@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
+from jaxtyping import Array, Float
 
-from .._validate import finite_number, raise_inside
+from .._validate import one_of, raise_inside, time_number
 from ..bodies import State
-from .event_driven import AbstractMethod
+from .assemble import assemble
+from .collect import Wanted
+from .method import AbstractMethod
 from .progress import progress_bar
-from .results import RESULTS
+from .results import RESULTS, Code
 from .saving import SaveAt, Solution
+from .schedule import schedule
+from .system import initial_code
+from .time_grid import TimeGrid
 from .world import World
 
 
@@ -24,31 +30,41 @@ def simulate(
     world: World,
     state: State,
     method: AbstractMethod,
-    t1: float,
-    t0: float = 0.0,
+    t1: float | Float[Array, ""],
+    t0: float | Float[Array, ""] = 0.0,
     save: SaveAt | None = None,
     args: Any = None,
     throw: bool = True,
+    max_steps: int | None = None,
     *,
+    failed: Literal["keep", "nan"] = "keep",
     progress: bool | Callable = False,
 ) -> Solution:
     """Simulates a world from t0 to t1.
 
     Everything can be jitted, vmapped and differentiated, in any order and both modes, with
-    respect to every number in `world` and `state`, through any number of impacts: derivatives
-    include the shift of the times of impact.
+    respect to every number in `world`, `state` and `args`, the times t0, t1 and dt and those to
+    save, through any number of impacts: derivatives include the shift of the times of impact.
 
     Args:
         world: bodies, obstacles and laws.
         state: of all bodies at t0.
         method: how to simulate, such as `LGVCI(dt=0.01)`.
-        t1: end [s]; a concrete number, like t0 and the step size of the method, because they
-            set the number of steps. If t1 - t0 is no multiple of it, the last step is shorter.
+        t1: end [s], not before t0. If t1 - t0 is no multiple of dt, the last step is shorter.
         t0: start [s].
         save: what to return besides the final state; `SaveAt(final=True)` by default.
-        args: must be None; reserved for forces that take arguments.
+        args: what the forces of the world are given, any pytree.
         throw: raise if the simulation ended early. In a batch, use False and look at
-            `Solution.result`, which holds one code per world.
+            `Solution.successful` and `Solution.result`, one per world.
+        max_steps: the most steps from t0 to t1; more end with a result code. It sets the size of
+            the program, so that t0, t1 and dt are only numbers: by default the number of steps,
+            rounded up to the next of eight numbers between powers of two (512, 576, 640, ...),
+            so that a run of another length rarely compiles anew. Needed where jit or vmap
+            trace t0, t1 or dt. A run without derivatives and records costs nothing for steps
+            that it does not make.
+        failed: what the states hold that a simulation which ended early did not reach: "keep"
+            the last good state; "nan" NaN, also in all their derivatives, so that an ended
+            world cannot enter a loss unnoticed.
         progress: show a bar of the steps done, by tqdm, or by what is called as
             progress(total=..., unit=...) and used like tqdm. Under a transformation (jit,
             vmap, grad, ...) there is none. The first run with a bar compiles anew.
@@ -60,30 +76,150 @@ def simulate(
         ValueError: if the arguments do not fit together, naming the argument.
         RuntimeError: if `throw` and the simulation ended early, with the remedy.
     """
-    t0, t1 = finite_number(t0, "t0"), finite_number(t1, "t1")
-    if t1 < t0:
-        raise ValueError(f"t1 must not lie before t0; got t0 = {t0}, t1 = {t1}.")
-    if not isinstance(method, AbstractMethod):
-        raise ValueError(f"method must be a method such as LGVCI(dt=0.01); got {method!r}.")
-    if not isinstance(world, World):
-        raise ValueError(f"world must be a World; got {type(world).__name__}.")
     if not isinstance(state, State):
         raise ValueError(f"state must be a State; got {type(state).__name__}.")
-    if args is not None:
-        raise ValueError("args must be None: no force in this world takes arguments.")
-    save = SaveAt(final=True) if save is None else save
-    traced = any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves((world, state)))
-    shows = progress is not False and not traced
-    with progress_bar(shows and progress, method.n_steps(t0, t1), "step"):
-        solution = _solve(world, state, method, t0, t1, save, shows)
+    task = Task.of(world, state, method, t1, t0, save, args, max_steps, failed)
+    shows = progress is not False and not traced((world, state, task.numbers))
+    n_steps = int(task.numbers.grid.n_steps) if shows else 0
+    with progress_bar(shows and progress, n_steps, "step"):
+        solution = _solve(world, state, task.numbers, task.program, shows)
         if shows:
             jax.block_until_ready(solution)
+    solution = task.trimmed(solution)
     return raise_failure(solution) if throw else solution
 
 
-@partial(jax.jit, static_argnums=(2, 3, 4, 5, 6))
-def _solve(world, state, method, t0, t1, save, progress) -> Solution:
-    return method.solve(world, state, t0, t1, save, progress)
+class Numbers(NamedTuple):
+    """What a program is given besides world and state."""
+
+    grid: TimeGrid
+    ts: Float[Array, " n"]  # to save [s]
+    times: Any  # where these fall
+    in_order: Any  # whether they do
+    args: Any
+
+
+class Program(NamedTuple):
+    """What is compiled. Static."""
+
+    method: AbstractMethod  # without its step size
+    wanted: Wanted
+    n_impacts: int
+    failed: str
+    args: tuple  # what of the arguments is no number: leaves and structure
+
+
+class Task(NamedTuple):
+    """A simulation, as numbers and a program for them."""
+
+    numbers: Numbers
+    program: Program
+    used: int | None  # how many of the times to save there are, if that is known
+
+    @staticmethod
+    def of(world, state, method, t1, t0, save, args, max_steps, failed) -> Task:
+        """Of the arguments of `simulate`; the state may have leading axes.
+
+        Raises:
+            ValueError: as `simulate` does.
+        """
+        if not isinstance(method, AbstractMethod):
+            raise ValueError(f"method must be a method such as LGVCI(dt=0.01); got {method!r}.")
+        if not isinstance(world, World):
+            raise ValueError(f"world must be a World; got {type(world).__name__}.")
+        t0, t1 = time_number(t0, "t0"), time_number(t1, "t1")
+        if isinstance(t0, float) and isinstance(t1, float) and t1 < t0:
+            raise ValueError(f"t1 must not lie before t0; got t0 = {t0}, t1 = {t1}.")
+        if args is not None and not world.forces:
+            raise ValueError("args must be None: no force in this world takes arguments.")
+        save = SaveAt(final=True) if save is None else save
+        grid = TimeGrid.of(t0, t1, method.dt, max_steps, state.position.dtype)
+        window = method.window(world, grid.capacity)
+        when = schedule(save, t0, t1, method.dt, grid, window)
+        given, rest = eqx.partition(args, eqx.is_array_like)
+        leaves, structure = jax.tree.flatten(rest)
+        return Task(
+            Numbers(grid, when.ts, when.times, when.sorted, given),
+            Program(
+                eqx.tree_at(lambda method: method.dt, method, None),
+                when.wanted,
+                save.impacts,
+                one_of(failed, ("keep", "nan"), "failed"),
+                (tuple(leaves), structure),
+            ),
+            when.used,
+        )
+
+    def trimmed(self, solution: Solution, lanes: tuple = ()) -> Solution:
+        """A solution without the times to save that are unused capacity; leading axes of it are
+        given as slices."""
+        if self.used is None or self.used == self.numbers.ts.shape[0]:
+            return solution
+        # The last one is the end.
+        kept = np.append(np.arange(self.used - 1), self.numbers.ts.shape[0] - 1)
+
+        def cut(leaf):
+            return leaf[(*lanes, kept)]
+
+        parts = (solution.ts, solution.states, solution.reached)
+        return eqx.tree_at(
+            lambda sol: (sol.ts, sol.states, sol.reached), solution, jax.tree.map(cut, parts)
+        )
+
+
+def solve(world: World, state: State, numbers: Numbers, program: Program, progress: bool = False):
+    """The solution of one world; pure and traceable."""
+    method, (leaves, structure) = program.method, program.args
+    args = eqx.combine(numbers.args, jax.tree.unflatten(structure, leaves))
+    state = method.prepare(world, state)
+    system, phase = method.build(world, state, args)
+    code = initial_code(world, state, system, phase)
+    grid = numbers.grid
+    in_order = numbers.in_order & (grid.t1 >= grid.t0) & (grid.dt > 0)
+    code = jnp.where((code == Code.successful) & ~in_order, jnp.int32(Code.invalid_times), code)
+    run = method.run(system, phase, code, grid, numbers.times, program.wanted, progress)
+    solution = assemble(world, state, args, system, grid, numbers.ts, program.n_impacts, run)
+    return _marked(solution) if program.failed == "nan" else solution
+
+
+_solve = jax.jit(solve, static_argnums=(3, 4))
+
+
+def _marked(solution: Solution) -> Solution:
+    """With NaN where the simulation did not come to, in derivatives too."""
+
+    def mark(tree, reached):
+        return jax.tree.map(lambda leaf: _present(leaf, reached), tree)
+
+    return eqx.tree_at(
+        lambda sol: (sol.states, sol.final),
+        solution,
+        (mark(solution.states, solution.reached), mark(solution.final, solution.successful)),
+    )
+
+
+def _present(leaf: Array, reached: Array) -> Array:
+    """The leaf where it was reached, NaN elsewhere. The tangent is so too, as the derivative of a
+    constant would be zero; a cotangent that is zero stays zero, so that a state that was not
+    reached spoils no derivative of one that was.
+    """
+    reached = reached.reshape(*reached.shape, *[1] * (leaf.ndim - reached.ndim))
+
+    def marked(_, leaf):
+        return jnp.where(reached, leaf, jnp.full_like(leaf, jnp.nan))
+
+    def transposed(_, cotangent):
+        spoilt = jnp.full_like(cotangent, jnp.nan)
+        lost = jnp.where(cotangent == 0, cotangent, spoilt)
+        return jnp.where(reached, cotangent, lost)
+
+    # A linear map with a transpose of its own; of what JAX has for that, only this has vmap.
+    return jax.lax.custom_linear_solve(lambda x: x, leaf, marked, transposed)
+
+
+def traced(arrays: Any) -> bool:
+    """Whether some are, by a transformation."""
+    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(arrays))
 
 
 def raise_failure(solution: Solution) -> Solution:

@@ -8,12 +8,11 @@ It has the order of the flow, is symplectic where that is, and keeps gap and rat
 round-off. The contact ends when its force would have to pull.
 
 Forces, impulses and normal velocities of contacts have shape (n_bodies, n_contacts); `held`
-says which contacts are sustained. Where it is None, `on_zeno` is "stop" and none is.
+says which contacts are sustained.
 """
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable
 from functools import partial
 
@@ -23,7 +22,7 @@ from jaxtyping import Array, Bool, Float
 
 from ..bodies import Phase
 from ..contact import AtHalfSpaces, ContactKinematics
-from ..flows import AbstractFlow
+from ..flows import AbstractFlow, Step
 from ..math import Quat, Vec3, cross, dot, select, zeros_like
 from ..math.safe import safe_divide
 from ..math.tangents import keep_rule, sparse_jvp
@@ -31,14 +30,6 @@ from .closing import PerContact, gap_tolerance, steepness
 from .system import System
 
 Held = Bool[Array, "n_bodies n_contacts"]
-
-
-class Kind(enum.IntEnum):
-    """Of an event at a contact."""
-
-    IMPACT = 0
-    LANDING = 1  # an impact after which the contact is held
-    RELEASE = 2
 
 
 # Of the secant rule for the impulse at the start of a flight.
@@ -51,37 +42,39 @@ _OPENINGS = 3
 
 
 @partial(jax.jit, static_argnums=0)  # a program uses it many times and traces it once
-def fly(
+def constrained_flow(
     flow: AbstractFlow,
+    t: Float[Array, ""],
     duration: Float[Array, ""],
     phase: Phase,
-    held: Held | None,
+    held: Held,
     system: System,
-) -> tuple[Phase, Float[Array, ""]]:
-    """The end of a flight with some contacts held, and the error of its equations (1: allowed)."""
-    if held is None or system.contacts is None:
-        return flow.step(duration, phase, system.inertial, system.gravity)
-    impulse = _starting_impulse(flow, duration, phase, held, system)
-    end, error = _kicked(flow, impulse, duration, phase, held, system)
+) -> Step:
+    """A flight with some contacts held."""
+    impulse = _starting_impulse(flow, t, duration, phase, held, system)
+    end, error, work = _kicked(flow, impulse, t, duration, phase, held, system)
     contacts = system.at_half_spaces(end)
     missed = jnp.where(held, contacts.gap / (4 * contacts.round_off), 0.0)
     error = jnp.maximum(error, jnp.max(jax.lax.stop_gradient(missed**2)))
     motion = contacts.kinematics(end, system.inertial)
     stopping = _solve(contacts, motion, held, -motion.normal_velocity, system)
-    return contacts.apply_impulse(end, stopping, held), error
+    return Step(contacts.apply_impulse(end, stopping, held), error, work)
 
 
-def reaction(phase: Phase, held: Held, system: System) -> tuple[PerContact, PerContact]:
+def reaction(
+    t: Float[Array, ""], phase: Phase, held: Held, system: System
+) -> tuple[PerContact, PerContact]:
     """The forces that keep the rate of the held gaps zero [N], negative where they pull, and
-    the acceleration of every gap under them and gravity [m/s^2]."""
+    the acceleration of every gap under them, gravity and the loads [m/s^2]."""
     omega = system.inertial.angular_velocity(phase)
     spin = Quat(jnp.zeros_like(omega.x), omega)
-    gravity = jax.tree.map(lambda g: jnp.broadcast_to(g, omega.x.shape), system.gravity)
+    gravity = system.dynamics.gravity
+    loads = system.dynamics.wrench(t, phase)
     free_motion = Phase(
         system.inertial.velocity(phase),
         phase.orientation * spin / 2.0,
-        gravity * system.inertial.mass,
-        cross(phase.angular_momentum, omega),
+        gravity * system.inertial.mass + loads.force,
+        cross(phase.angular_momentum, omega) + loads.torque,
         zeros_like(phase.stretch),
     )
 
@@ -97,10 +90,12 @@ def reaction(phase: Phase, held: Held, system: System) -> tuple[PerContact, PerC
     return force, free + _response(contacts, force, system)
 
 
-def initially_held(phase: Phase, tolerance: float | None, system: System) -> Held:
+def initially_held(
+    t: Float[Array, ""], phase: Phase, tolerance: float | None, system: System
+) -> Held:
     """The contacts that are closed, at rest and pressed together."""
-    closed = _resting(phase, system.at_half_spaces(phase), tolerance, system)
-    force, _ = reaction(phase, closed, system)
+    closed = _resting(t, phase, system.at_half_spaces(phase), tolerance, system)
+    force, _ = reaction(t, phase, closed, system)
     return closed & (force > 0)
 
 
@@ -131,6 +126,7 @@ def bounce(
 
 
 def landing(
+    t: Float[Array, ""],
     bounced: Phase,
     contacts: AtHalfSpaces,
     struck: Held,
@@ -140,8 +136,8 @@ def landing(
 ) -> tuple[Held, PerContact]:
     """Which contacts land after an impact: of the closed ones of its body those whose bounce to
     come is not higher than the tolerance of the gap; and the acceleration of every gap."""
-    resting = _resting(bounced, contacts, tolerance, system)
-    _, acceleration = reaction(bounced, held, system)
+    resting = _resting(t, bounced, contacts, tolerance, system)
+    _, acceleration = reaction(t, bounced, held, system)
     body = jnp.any(struck, axis=1, keepdims=True)
     return body & resting & (acceleration < 0) & ~held, acceleration
 
@@ -157,22 +153,33 @@ def stand(
     return select(jnp.any(landing, axis=1), stopped, bounced)
 
 
-def _resting(phase: Phase, contacts: AtHalfSpaces, tolerance: float | None, system: System) -> Held:
+def _resting(
+    t: Float[Array, ""],
+    phase: Phase,
+    contacts: AtHalfSpaces,
+    tolerance: float | None,
+    system: System,
+) -> Held:
     """The closed contacts whose bounce, if any, is not higher than the tolerance of the gap."""
     motion = contacts.kinematics(phase, system.inertial)
     allowed = gap_tolerance(contacts, tolerance)
-    slow = steepness(motion, allowed, system) < 1
+    slow = steepness(t, phase, motion, allowed, system) < 1
     return (jnp.abs(contacts.gap) <= allowed) & slow
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _starting_impulse(
-    flow: AbstractFlow, duration: Float[Array, ""], phase: Phase, held: Held, system: System
+    flow: AbstractFlow,
+    t: Float[Array, ""],
+    duration: Float[Array, ""],
+    phase: Phase,
+    held: Held,
+    system: System,
 ) -> PerContact:
     """The impulses at the start of a flight for which the held gaps are zero at its end."""
 
     def correction(impulse):
-        gap = _gaps(flow, impulse, duration, phase, held, system)
+        gap = _gaps(flow, impulse, t, duration, phase, held, system)
         return _rough_impulse(-gap, duration, phase, held, system)
 
     return _iterate(correction, jnp.zeros(held.shape, duration.dtype))
@@ -181,15 +188,15 @@ def _starting_impulse(
 @partial(_starting_impulse.defjvp, symbolic_zeros=True)
 def _(flow, primals, tangents):
     """That of the implicit function."""
-    duration, phase, held, system = primals
-    dduration, dphase, _, dsystem = tangents
+    t, duration, phase, held, system = primals
+    dt, dduration, dphase, _, dsystem = tangents
     impulse = keep_rule(partial(_starting_impulse, flow))(*primals)
 
-    def end(duration, phase, system):
-        return _gaps(flow, impulse, duration, phase, held, system)
+    def end(t, duration, phase, system):
+        return _gaps(flow, impulse, t, duration, phase, held, system)
 
     def jacobian(change):
-        of_impulse = lambda x: _gaps(flow, x, duration, phase, held, system)  # noqa: E731
+        of_impulse = lambda x: _gaps(flow, x, t, duration, phase, held, system)  # noqa: E731
         return jnp.where(held, jax.jvp(of_impulse, (impulse,), (change,))[1], change)
 
     def solve(matvec, gap):
@@ -200,7 +207,7 @@ def _(flow, primals, tangents):
 
         return _iterate(correction, jnp.zeros_like(gap))
 
-    _, dgap = sparse_jvp(end, (duration, phase, system), (dduration, dphase, dsystem))
+    _, dgap = sparse_jvp(end, (t, duration, phase, system), (dt, dduration, dphase, dsystem))
     return impulse, -jax.lax.custom_linear_solve(jacobian, dgap, solve, solve)
 
 
@@ -232,16 +239,16 @@ def _iterate(correction: Callable[[PerContact], PerContact], x: PerContact) -> P
     return jax.lax.fori_loop(1, _ITERATIONS, turn, (x, change, x + change))[2]
 
 
-def _gaps(flow, impulse, duration, phase, held, system) -> PerContact:
+def _gaps(flow, impulse, t, duration, phase, held, system) -> PerContact:
     """The held gaps at the end of a flight that begins with impulses; else zero."""
-    end, _ = _kicked(flow, impulse, duration, phase, held, system)
+    end = _kicked(flow, impulse, t, duration, phase, held, system).phase
     return jnp.where(held, system.at_half_spaces(end).gap, 0.0)
 
 
-def _kicked(flow, impulse, duration, phase, held, system) -> tuple[Phase, Float[Array, ""]]:
+def _kicked(flow, impulse, t, duration, phase, held, system) -> Step:
     contacts = system.at_half_spaces(phase)
     start = contacts.apply_impulse(phase, impulse, held)
-    return flow.step(duration, start, system.inertial, system.gravity)
+    return flow.step(t, duration, start, system.dynamics)
 
 
 def _response(contacts: AtHalfSpaces, impulse: PerContact, system: System) -> PerContact:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int
 
-from ..bodies import Inertial, Phase, State
+from ..bodies import ConstantForce, Dynamics, Inertial, Phase, State
 from ..bodies.rigid_body import possible_inertia
 from ..bodies.state import UNIT_TOLERANCE, check_bodies, from_phase, to_phase
 from ..contact import AbstractContactSet, AtHalfSpaces, all_contacts
@@ -21,12 +23,16 @@ from .world import World
 class System(eqx.Module):
     """A world in component form. Bodies with shapes of one kind stand next to each other."""
 
-    inertial: Inertial
-    gravity: Vec3  # with the forces per mass, if there are any: components of shape (n_bodies,)
+    dynamics: Dynamics
     contacts: AbstractContactSet | None  # None where nothing can touch anything
     contact_law: AbstractContactLaw
     # Of each contact its place among all in the order of the world; None if they are in order.
     ranks: tuple[int, ...] | None = eqx.field(static=True)
+
+    @property
+    def inertial(self) -> Inertial:
+        """Masses and inertia tensors."""
+        return self.dynamics.inertial
 
     @property
     def frictional(self) -> bool:
@@ -53,10 +59,16 @@ def body_order(world: World) -> np.ndarray:
     return np.array(sorted(range(len(kinds)), key=lambda i: kinds.index(kinds[i])))
 
 
-def build(world: World, state: State, *, standing: bool = False) -> tuple[System, Phase]:
+def build(
+    world: World, state: State, args: Any = None, *, standing: bool = False
+) -> tuple[System, Phase]:
     """The component form of a world and of its state, in the dtype of the state.
 
-    With `standing` contacts can last (see `HalfSpaceContacts.of`).
+    Args:
+        world: and what moves it.
+        state: of its bodies.
+        args: of the loads.
+        standing: whether contacts can last (see `HalfSpaceContacts.of`).
 
     Raises:
         ValueError: if the state does not fit the world, in number or in precision.
@@ -79,11 +91,29 @@ def build(world: World, state: State, *, standing: bool = False) -> tuple[System
     place = np.argsort(order)
     pairs = [(int(place[i]), int(place[j])) for i, j in world.pairs]
     contacts = all_contacts(bodies, world.obstacles, pairs, standing=standing)
-    gravity = Vec3.of(world.accelerations()[order] if world.forces else world.gravity)
+    dynamics = _dynamics(world, inertial, args, order)
     law = world.contact_law if contacts is None else _law(world, contacts)
     ranks = None if contacts is None else _ranks(world, contacts)
-    system = System(inertial, gravity, contacts, law, ranks)
+    system = System(dynamics, contacts, law, ranks)
     return system, to_phase(jax.tree.map(lambda leaf: _permute(leaf, order), state), inertial)
+
+
+def _dynamics(world: World, inertial: Inertial, args: Any, order: np.ndarray) -> Dynamics:
+    """Constant forces act as gravity does, which every scheme takes exactly."""
+    constant = any(isinstance(load, ConstantForce) for load in world.forces)
+    gravity = Vec3.of(world.accelerations()[order] if constant else world.gravity)
+    others = (load for load in world.forces if not isinstance(load, ConstantForce))
+    loads = tuple(part for load in others for part in load.parts())
+    numbers, rest = eqx.partition(args, eqx.is_array_like)
+    in_order = np.array_equal(order, np.arange(len(order)))
+    return Dynamics(
+        inertial,
+        gravity,
+        loads,
+        jax.tree.map(jnp.asarray, numbers) if loads else None,
+        rest if loads else None,
+        None if in_order else tuple(order.tolist()),
+    )
 
 
 def _law(world: World, contacts: AbstractContactSet) -> AbstractContactLaw:

@@ -11,11 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .._text import described
 from .._validate import real_array, require
-from ..bodies import ConstantForce, Pin, RigidBody
+from ..bodies import AbstractLoad, ConstantForce, Pin, RigidBody
 from ..impact import AbstractContactLaw, Coulomb, Frictionless
 from ..shapes import HalfSpace
-from .describe import describe_world, described
+from .describe import describe_world
 from .pair_law import PairLaw
 
 
@@ -28,7 +29,7 @@ class World(eqx.Module):
             none.
         joints: at most one `Pin` a body.
         gravity: acceleration, world frame [m/s^2], shape (3,).
-        contact_law: what happens at an impact.
+        contact_law: what happens at an impact; by default `Frictionless()`, without any loss.
         forces: on bodies, besides gravity; any number a body.
         pairs: indices of the bodies that can hit each other, i < j; by default all pairs, and
             none in a world with joints.
@@ -43,7 +44,7 @@ class World(eqx.Module):
     joints: tuple[Pin, ...]
     gravity: Float[Array, "3"]
     contact_law: AbstractContactLaw
-    forces: tuple[ConstantForce, ...]
+    forces: tuple[AbstractLoad, ...]
     pairs: tuple[tuple[int, int], ...] = eqx.field(static=True)
     pair_laws: tuple[PairLaw, ...]
 
@@ -54,7 +55,7 @@ class World(eqx.Module):
         joints: Sequence = (),
         gravity=(0.0, 0.0, -9.81),
         contact_law: AbstractContactLaw | None = None,
-        forces: Sequence[ConstantForce] = (),
+        forces: Sequence[AbstractLoad] = (),
         pairs: Sequence[tuple[int, int]] | None = None,
         pair_laws: Sequence[PairLaw] = (),
     ):
@@ -64,8 +65,8 @@ class World(eqx.Module):
         self.obstacles = _instances(obstacles, HalfSpace, "World.obstacles")
         self.joints = _instances(joints, Pin, "World.joints")
         self._check_joints()
-        self.forces = _instances(forces, ConstantForce, "World.forces")
-        self._check_indices([force.body for force in self.forces], "World.forces")
+        self.forces = _instances(forces, AbstractLoad, "World.forces")
+        self._check_indices([i for load in self.forces for i in load.bodies], "World.forces")
         self.pairs = self._pairs(pairs)
         self.gravity = real_array(gravity, "World.gravity", (3,))
         require(self.gravity, "World.gravity", np.isfinite, "finite")
@@ -81,16 +82,23 @@ class World(eqx.Module):
         return described(describe_world, self)
 
     def _check_laws(self):
+        self._check_indices([special.body for special in self.pair_laws], "World.pair_laws")
+        pairs, n_obstacles = set(self.pairs), len(self.obstacles)
         for special in self.pair_laws:
-            self._check_indices([special.body], "World.pair_laws")
-            if special.obstacle is not None and special.obstacle >= len(self.obstacles):
+            if special.obstacle is not None and special.obstacle >= n_obstacles:
                 raise ValueError(
                     f"World.pair_laws: there is no obstacle {special.obstacle}; the world has "
-                    f"{len(self.obstacles)}."
+                    f"{n_obstacles}."
                 )
-            if special.other is not None and special.bodies not in self.pairs:
+            if special.other is not None and special.bodies not in pairs:
                 raise ValueError(
                     f"World.pair_laws: the bodies {special.bodies} are none of World.pairs."
+                )
+        for law in self._laws:
+            if not isinstance(law, Frictionless | Coulomb):
+                raise ValueError(
+                    f"World.contact_law must be Frictionless or Coulomb; {type(law).__name__} is a "
+                    "law of single impacts (solve_impact) alone."
                 )
         names = {law.hypothesis.name for law in self._laws if isinstance(law, Coulomb)}
         if len(names) > 1:
@@ -122,7 +130,7 @@ class World(eqx.Module):
     def _pairs(self, pairs: Sequence[tuple[int, int]] | None) -> tuple[tuple[int, int], ...]:
         if pairs is None:
             return () if self.joints else tuple(combinations(range(len(self.bodies)), 2))
-        found = []
+        found = {}  # keys in their order
         for pair in pairs:
             try:
                 i, j = sorted(operator.index(number) for number in pair)
@@ -134,7 +142,7 @@ class World(eqx.Module):
                 raise ValueError(
                     f"World.pairs must hold pairs of different bodies, each once; got {pair!r}."
                 )
-            found.append((i, j))
+            found[i, j] = None
         self._check_indices([j for _, j in found], "World.pairs")
         if found and self.joints:
             raise ValueError(
@@ -150,10 +158,13 @@ class World(eqx.Module):
             )
 
     def accelerations(self) -> Float[Array, "n_bodies 3"]:
-        """Of the centres of mass of free bodies by gravity and forces, world frame [m/s^2]."""
+        """Of the centres of mass of free bodies by gravity and constant forces, world frame
+        [m/s^2]."""
         rows = [self.gravity] * len(self.bodies)
         for force in self.forces:
-            rows[force.body] = rows[force.body] + force.force / self.bodies[force.body].mass
+            if isinstance(force, ConstantForce):
+                mass = self.bodies[force.body].mass
+                rows[force.body] = rows[force.body] + force.force / mass
         return jnp.stack(rows)
 
     @property
@@ -170,6 +181,10 @@ def _instances(values, kind: type, name: str) -> tuple:
     for index, value in enumerate(values):
         if not isinstance(value, kind):
             raise ValueError(
-                f"{name}[{index}] must be a {kind.__name__}; got {type(value).__name__}."
+                f"{name}[{index}] must be {_article(kind)}; got {type(value).__name__}."
             )
     return values
+
+
+def _article(kind: type) -> str:
+    return "a force, such as Spring" if kind is AbstractLoad else f"a {kind.__name__}"

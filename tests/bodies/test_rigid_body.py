@@ -102,6 +102,43 @@ def test_uniform_density_follows_shape_and_mass():
     np.testing.assert_allclose(by_mass, 0.4 * 0.25 * np.ones(3), rtol=1e-14)
 
 
+def test_inertia_is_read_as_an_array():
+    """Of uniform bodies from textbook formulas, of given tensors what was given."""
+    box = rb.RigidBody(rb.Box((0.1, 0.2, 0.3)), mass=6.0)
+    moments = 6.0 / 3 * np.array([0.2**2 + 0.3**2, 0.1**2 + 0.3**2, 0.1**2 + 0.2**2])
+    np.testing.assert_allclose(box.inertia_matrix(), np.diag(moments), rtol=1e-14)
+    np.testing.assert_allclose(box.principal_moments(), moments[::-1], rtol=1e-14)
+    np.testing.assert_allclose(box.volume(), 8 * 0.1 * 0.2 * 0.3, rtol=1e-14)
+    # A cone's centre of mass is a quarter of its height above its base.
+    cone = rb.RigidBody(rb.Placed(rb.Cone(0.3, 0.8), (1.0, 0.0, 0.0)), mass=2.0)
+    np.testing.assert_allclose(cone.center_of_mass(), [1.0, 0.0, 0.2], atol=1e-14)
+    across = 3 / 80 * 2.0 * (4 * 0.3**2 + 0.8**2)
+    along = 3 / 10 * 2.0 * 0.3**2
+    np.testing.assert_allclose(cone.principal_moments(), sorted([along, across, across]), 1e-14)
+    full = turned([0.7, 0.5, 0.4])
+    given = rb.RigidBody(rb.Sphere(0.5), inertia=full)
+    np.testing.assert_allclose(given.inertia_matrix(), full, rtol=1e-15)
+    np.testing.assert_allclose(given.principal_moments(), [0.4, 0.5, 0.7], rtol=1e-14)
+    np.testing.assert_array_equal(given.center_of_mass(), np.zeros(3))
+    np.testing.assert_allclose(given.volume(), np.pi / 6, rtol=1e-14)
+
+
+def test_principal_moments_have_derivatives():
+    """Also where they are equal: those of a ball are 2/5 m r^2 each."""
+    moments = lambda r: rb.RigidBody(rb.Sphere(r), mass=3.0).principal_moments()  # noqa: E731
+    np.testing.assert_allclose(jax.jacrev(moments)(0.5), 0.8 * 3 * 0.5 * np.ones(3), rtol=1e-14)
+
+
+def test_bodies_print_their_numbers():
+    body = rb.RigidBody(rb.Ellipsoid((0.2, 0.3, 1 / 3)), mass=0.5)
+    assert repr(body) == (
+        "RigidBody(shape=Ellipsoid(semi_axes=[0.2, 0.3, 0.333333]), mass=0.5, inertia=None)"
+    )
+    seen = []
+    jax.jit(lambda b: seen.append(repr(b)))(body)
+    assert "semi_axes=f64[3]" in seen[0]
+
+
 def test_traced_numbers_are_not_checked_when_built():
     jax.jit(lambda m: rb.RigidBody(BALL, mass=m, inertia=m * jnp.ones(3)).mass)(-1.0)
 

@@ -64,7 +64,7 @@ def momentum(phase):
 
 @jax.jit
 def one(h, phase, inertial, gravity):
-    return FLOW.step(h, phase, inertial, vec(gravity))
+    return FLOW.drift(h, phase, inertial, vec(gravity))
 
 
 @jax.jit
@@ -73,7 +73,7 @@ def run(h, n, phase, inertial, gravity):
 
     def turn(_, carry):
         phase, worst = carry
-        phase, error = FLOW.step(h, phase, inertial, vec(gravity))
+        phase, error = FLOW.drift(h, phase, inertial, vec(gravity))
         return phase, jnp.maximum(worst, error)
 
     return jax.lax.fori_loop(0, n, turn, (phase, jnp.zeros(())))
@@ -185,7 +185,7 @@ def test_free_flight_keeps_energy_and_spatial_momentum(inertia):
     @jax.jit
     def fly(phase, inertial):
         def turn(phase, _):
-            phase, error = FLOW.step(0.01, phase, inertial, vec(STILL))
+            phase, error = FLOW.drift(0.01, phase, inertial, vec(STILL))
             return phase, (phase, error)
 
         return jax.lax.scan(turn, phase, length=n)[1]
@@ -301,7 +301,7 @@ def test_rotation_is_symplectic(inertia):
             phase.linear_momentum,
             vec((pi0 + z[3:])[None]),
         )
-        after, _ = FLOW.step(0.1, given, inertial, vec(STILL))
+        after, _ = FLOW.drift(0.1, given, inertial, vec(STILL))
         return jnp.concatenate([after.orientation.array()[0], after.angular_momentum.array()[0]])
 
     after, by = jax.jit(lambda z: (local(z), jax.jacfwd(local)(z)))(jnp.zeros(6))
@@ -392,7 +392,7 @@ def test_more_iterations_reach_further():
     """0.9 rad about a general axis: two iterations fail, six do not, as documented."""
     phase, inertial = body(0.9 * DIRECTIONS[4], MOMENTS)
     _, few = one(1.0, phase, inertial, STILL)
-    _, many = LieVariational(iterations=6).step(1.0, phase, inertial, vec(STILL))
+    _, many = LieVariational(iterations=6).drift(1.0, phase, inertial, vec(STILL))
     assert few > 1 >= many
 
 
@@ -455,7 +455,7 @@ def test_derivative_of_a_step_by_its_duration():
     phase, inertial = moving(FULL)
 
     def flat(h):
-        after, _ = FLOW.step(h[0], phase, inertial, vec(GRAVITY))
+        after, _ = FLOW.drift(h[0], phase, inertial, vec(GRAVITY))
         return jnp.concatenate(jax.tree.leaves(after))
 
     h = np.array([0.1])

@@ -1,5 +1,8 @@
 """Bodies that hit each other."""
 
+import time
+from itertools import combinations
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -414,3 +417,12 @@ def test_overlap_and_rest_are_reported():
     assert sol.result == rb.RESULTS.initial_penetration
     with pytest.raises(ValueError, match='on_zeno="rest" is sustained contact with obstacles'):
         rb.simulate(world, start, rb.LGVCI(dt=0.01, on_zeno="rest"), t1=1.0)
+
+
+def test_worlds_of_many_pairs_are_built_in_seconds():
+    pairs = list(combinations(range(200), 2))
+    laws = [rb.PairLaw(rb.Frictionless(0.5), i, other=j) for i, j in pairs[::10]]
+    start = time.process_time()
+    world = rb.World([BALL] * 200, pairs=pairs, pair_laws=laws)
+    assert time.process_time() - start < 10
+    assert world.pairs == tuple(pairs)

@@ -38,6 +38,13 @@ class Bar:
         self.closed = True
 
 
+class Telling(Bar):
+    """Has a description as well; remembers it together with the moves."""
+
+    def set_description(self, text):
+        self.moves.append(text)
+
+
 @pytest.fixture(autouse=True)
 def _no_bars():
     Bar.made.clear()
@@ -65,6 +72,16 @@ def test_worlds_of_a_batch():
     assert "result: 300 successful" in repr(sol)
 
 
+def test_says_that_it_compiles():
+    """Until the first report, of one world and of a batch."""
+    rb.simulate(WORLD, start(), rb.LGVCI(0.01), 0.1, progress=Telling)
+    states = jax.vmap(start)(jnp.linspace(1.0, 2.0, 300))
+    rb.simulate_batch(WORLD, states, rb.LGVCI(0.01), 0.1, chunk=128, progress=Telling)
+    for bar in Bar.made:
+        assert bar.moves[:2] == ["compiling", None]
+        assert bar.n == bar.total == sum(bar.moves[2:])
+
+
 def test_none_under_transformations():
     def end(state):
         return rb.simulate(WORLD, state, rb.LGVCI(0.01), 0.1, progress=Bar).final.position[0, 2]
@@ -81,7 +98,9 @@ def test_refused():
 
 def test_tqdm(capsys):
     rb.simulate(WORLD, start(), rb.LGVCI(0.01), 1.0, progress=True)
-    assert "100/100" in capsys.readouterr().err
+    shown = capsys.readouterr().err.split("\r")
+    assert any(line.startswith("compiling:   0%") for line in shown)
+    assert "100/100" in shown[-1] and "compiling" not in shown[-1]
 
 
 def test_reprs():

@@ -1,0 +1,182 @@
+"""What moves bodies: their masses, gravity and all other loads, with time and arguments."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..math import Vec3, dot
+from ..math.tangents import keep_rule, sparse_jvp
+from .forces import AbstractLoad, Wrench
+from .forces.base import Time
+from .inertial import Inertial
+from .phase import Phase
+
+# Of the fixed-point rule for loads that depend on velocities.
+_ITERATIONS = 60
+
+
+class Kick(NamedTuple):
+    """The effect of the loads during a time in which no body moves."""
+
+    phase: Phase
+    error: Float[Array, ""]  # of its implicit equation; 1: the one allowed
+    work: Float[Array, ""]  # of the loads without a potential [J]
+
+
+class Dynamics(eqx.Module):
+    """Masses, gravity and loads on all bodies.
+
+    Attributes:
+        inertial: masses and inertia tensors.
+        gravity: acceleration, world frame [m/s^2], with what constant forces add; components of
+            shape () or (n_bodies,).
+        loads: further forces, whose bodies are numbered as in the world.
+        args: of the loads; only its arrays.
+        static_args: the rest of it.
+        order: the bodies as the phase has them, by their numbers in the world.
+    """
+
+    inertial: Inertial
+    gravity: Vec3
+    loads: tuple[AbstractLoad, ...] = ()
+    args: Any = None
+    static_args: Any = eqx.field(default=None, static=True)
+    order: tuple[int, ...] | None = eqx.field(default=None, static=True)
+
+    @property
+    def conservative(self) -> bool:
+        """Whether all loads have potentials."""
+        return all(load.conservative for load in self.loads)
+
+    @property
+    def velocity_dependent(self) -> bool:
+        """Whether any load depends on velocities."""
+        return any(load.velocity_dependent for load in self.loads)
+
+    def wrench(self, t: Time, phase: Phase, *, working: bool = False) -> Wrench:
+        """Of all loads at a time [s]; with `working` of those without a potential alone."""
+        here, inertial = self._in_world_order((phase, self.inertial))
+        args = eqx.combine(self.args, self.static_args)
+        total = Wrench.none(here)
+        for load in self.loads:
+            if not (working and load.conservative):
+                total = total + load.wrench(t, here, inertial, args)
+        return self._in_phase_order(total)
+
+    def potential(self, phase: Phase) -> Float[Array, ""]:
+        """Of all loads that have one [J]."""
+        here = self._in_world_order(phase)
+        parts = [load.potential(here) for load in self.loads if load.conservative]
+        return sum(parts, jnp.zeros_like(phase.position.x[0]))
+
+    def acceleration_scale(self, t: Time, phase: Phase) -> Float[Array, ""]:
+        """The largest acceleration of a centre of mass by gravity and loads [m/s^2]."""
+        gravity = self.gravity
+        if self.loads:
+            gravity = gravity + self.wrench(t, phase).force / self.inertial.mass
+        return jnp.max(jnp.sqrt(dot(gravity, gravity)))
+
+    def kick(self, t: Time, phase: Phase, duration: Time) -> Kick:
+        """The loads act for a duration, in which nothing moves.
+
+        Loads that depend on velocities are taken at the mean of those before and after, so that
+        the kick is symmetric in time and a load that does no work leaves the energy as it is.
+        """
+        impulse = self._impulse(t, phase, duration)
+        half_way = self.inertial.pushed(phase, impulse.force * 0.5, impulse.torque * 0.5)
+        error = work = jnp.zeros_like(phase.position.x[0])
+        if self.velocity_dependent:
+            rest = self._kicked(t, half_way, duration) - impulse
+            error = _relative(rest, impulse) / (64 * jnp.finfo(error.dtype).eps) ** 2
+        if not self.conservative:
+            own = self.wrench(t, half_way, working=True) * duration
+            linear = dot(own.force, self.inertial.velocity(half_way))
+            work = jnp.sum(linear + dot(own.torque, self.inertial.angular_velocity(half_way)))
+        after = self.inertial.pushed(phase, impulse.force, impulse.torque)
+        return Kick(after, error, work)
+
+    def _impulse(self, t: Time, phase: Phase, duration: Time) -> Wrench:
+        if not self.velocity_dependent:
+            return self._kicked(t, phase, duration)
+        like = phase.position.x[0]
+        return _implicit(jnp.asarray(t, like.dtype), phase, jnp.asarray(duration, like.dtype), self)
+
+    def _kicked(self, t: Time, phase: Phase, duration: Time) -> Wrench:
+        return self.wrench(t, phase) * duration
+
+    def _in_world_order(self, tree):
+        return tree if self.order is None else _taken(tree, np.argsort(self.order))
+
+    def _in_phase_order(self, tree):
+        return tree if self.order is None else _taken(tree, np.asarray(self.order))
+
+
+@jax.custom_jvp
+def _implicit(t, phase: Phase, duration, dynamics: Dynamics) -> Wrench:
+    """The impulse J = duration * wrench(phase pushed by J/2)."""
+
+    start = dynamics._kicked(t, phase, duration)
+    return _fixed_point(partial(_of_half_way, t, phase, duration, dynamics), start)
+
+
+def _fixed_point(function: Callable[[Wrench], Wrench], start: Wrench) -> Wrench:
+    """By repetition, until it changes nothing any more but round-off."""
+
+    def unfinished(carry):
+        _, change, count = carry
+        return (change > (4 * jnp.finfo(change.dtype).eps) ** 2) & (count < _ITERATIONS)
+
+    def improve(carry):
+        x, _, count = carry
+        following = function(x)
+        return following, _relative(following - x, following), count + 1
+
+    far = jnp.full_like(start.force.x[0], jnp.inf)
+    return jax.lax.while_loop(unfinished, improve, (start, far, jnp.zeros((), jnp.int32)))[0]
+
+
+@partial(_implicit.defjvp, symbolic_zeros=True)
+def _(primals, tangents):
+    """The implicit function theorem."""
+    impulse = keep_rule(_implicit)(*primals)
+
+    def at_impulse(t, phase, duration, dynamics):
+        return _of_half_way(t, phase, duration, dynamics, impulse)
+
+    def matvec(change):
+        of_impulse = partial(_of_half_way, *primals)
+        return change - jax.jvp(of_impulse, (impulse,), (change,))[1]
+
+    def solve(matvec, right):
+        """As the impulse itself: the rule converges at the same rate."""
+        return _fixed_point(lambda x: x + (right - matvec(x)), right)
+
+    _, right = sparse_jvp(at_impulse, primals, tangents)
+    return impulse, jax.lax.custom_linear_solve(matvec, right, solve, solve)
+
+
+def _of_half_way(t, phase: Phase, duration, dynamics: Dynamics, impulse: Wrench) -> Wrench:
+    half_way = dynamics.inertial.pushed(phase, impulse.force * 0.5, impulse.torque * 0.5)
+    return dynamics._kicked(t, half_way, duration)
+
+
+def _relative(change: Wrench, whole: Wrench) -> Float[Array, ""]:
+    """The largest squared ratio of two impulses, of any body."""
+
+    def ratio(a: Vec3, b: Vec3):
+        size = dot(b, b)
+        return jnp.max(dot(a, a) / jnp.where(size > 0, size, 1.0))
+
+    return jnp.maximum(ratio(change.force, whole.force), ratio(change.torque, whole.torque))
+
+
+def _taken(tree, order: np.ndarray):
+    return jax.tree.map(lambda leaf: jnp.take(leaf, order, axis=0), tree)

@@ -1,0 +1,9 @@
+"""Forces on bodies besides gravity, one kind a file."""
+
+from .base import AbstractLoad as AbstractLoad, Wrench as Wrench
+from .constant import ConstantForce as ConstantForce
+from .damper import Damper as Damper
+from .drag import Drag as Drag
+from .general import Force as Force
+from .spring import Spring as Spring
+from .thruster import Thruster as Thruster, Torque as Torque

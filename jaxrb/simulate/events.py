@@ -1,0 +1,215 @@
+"""What can interrupt the flight of a world, and what happens then.
+
+A world with contacts is a hybrid system: it is in a *mode* (which contacts last), moves by a
+*flow*, watches *guards* (gaps, forces of contacts) and, where one of them changes sign, is *reset*
+(an impact, a landing, a release). `AbstractEvents` holds these four. The loop searches for events
+with them; the derivative takes the events that were found again, by the same functions, so that
+what happens at an event is written once.
+"""
+
+from __future__ import annotations
+
+import abc
+import enum
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from ..bodies import Phase
+from ..contact import AbstractContacts
+from ..flows import AbstractFlow, Step
+from .results import Code
+from .system import System
+
+Contacts = Bool[Array, "..."]  # a mask over all contacts, in the shape of their arrays
+Mode = Any  # a pytree; None where nothing is remembered between flights
+Resolution = Any  # a pytree; None where an event has nothing that is searched for
+
+
+class Kind(enum.IntEnum):
+    """Of an event at a contact."""
+
+    IMPACT = 0
+    LANDING = 1  # an impact after which the contact lasts
+    RELEASE = 2  # of a contact that lasted
+
+
+class Event(NamedTuple):
+    """An event at one contact."""
+
+    kind: Int[Array, ""]
+    contact: Contacts  # the one contact; none where nothing happens
+
+    @property
+    def number(self) -> Int[Array, ""]:
+        """Kind and contact in one number; the event must happen."""
+        order = jnp.arange(self.contact.size, dtype=jnp.int32).reshape(self.contact.shape)
+        index = jnp.sum(jnp.where(self.contact, order, 0), dtype=jnp.int32)
+        return (index << 2) | self.kind
+
+    @staticmethod
+    def of(number: Int[Array, ""], like: Array) -> Event:
+        """The event of a number, with a mask of the shape of `like`; of -1 none."""
+        order = jnp.arange(like.size, dtype=jnp.int32).reshape(like.shape)
+        return Event(number & 3, order == (number >> 2))
+
+
+class Guards(eqx.Module):
+    """What the loop decides by at the end of a trial.
+
+    Gaps are in units of their tolerance. What every decision of an iteration depends on thus
+    ends with a division, and XLA on CPU computes it once: anything cheaper it would compute
+    again in the kernel of every carried array.
+    """
+
+    penetrating: Bool[Array, ""]  # any contact
+    closing: Bool[Array, ""]  # any contact
+    releasing: Bool[Array, ""]  # any contact that lasts would have to pull
+    gap: Float[Array, ""]  # least among the closing contacts [tolerances]
+    time: Float[Array, ""]  # from the trial to contact by Newton's rule [s]
+    steepness: Float[Array, ""]  # of the event's contact; a grazing one has < 1
+    event: Event  # that may happen here; a landing becomes an impact if the contact does not last
+    finite: Bool[Array, ""]
+    search_failed: Bool[Array, ""]  # for a closest point, although the phase is finite
+
+
+class Reset(NamedTuple):
+    """The world after an event."""
+
+    phase: Phase
+    mode: Mode
+    event: Event  # of the kind that it turned out to be
+
+
+class AbstractEvents(eqx.Module):
+    """The events of a world, of which every kind of scene has a class of its own.
+
+    Attributes:
+        deferred: whether the impulse of an event takes a search of its own. The loop then
+            collects events of a batch, lets `resolve` find their impulses together, and only
+            then resets; otherwise it resets at once, with the resolution None.
+        system: the world.
+    """
+
+    deferred: ClassVar[bool] = False
+    system: eqx.AbstractVar[System]
+
+    @abc.abstractmethod
+    def initial_mode(self, t: Float[Array, ""], phase: Phase) -> Mode:
+        """The mode in which a world starts at a time [s]."""
+
+    def flow(
+        self,
+        scheme: AbstractFlow,
+        t: Float[Array, ""],
+        duration: Float[Array, ""],
+        phase: Phase,
+        mode: Mode,
+    ) -> Step:
+        """A flight in a mode, from a time [s] and for a duration [s]."""
+        return _free_flow(scheme, t, duration, phase, self.system)
+
+    def contacts(self, phase: Phase) -> AbstractContacts | None:
+        """Where bodies are closest to what they can hit."""
+        return None if self.system.contacts is None else self.system.contacts.find(phase)
+
+    def lasting(self, mode: Mode, like: Array) -> Contacts:
+        """Which contacts last in a mode; the mask has the shape of `like`."""
+        return jnp.zeros(like.shape, bool)
+
+    @abc.abstractmethod
+    def guards(
+        self, t: Float[Array, ""], end: Phase, contacts: Any, mode: Mode, dt: Float[Array, ""]
+    ) -> Guards:
+        """The guards at the end of a trial.
+
+        Args:
+            t: time there [s].
+            end: the phase there.
+            contacts: of that phase.
+            mode: in which it was flown.
+            dt: step size [s], a scale of times.
+        """
+
+    def root(
+        self, t: Float[Array, ""], end: Phase, contacts: Any, event: Event, mode: Mode
+    ) -> Float[Array, ""]:
+        """What is zero at an event: the gap of its contact [m], by default."""
+        return jnp.sum(jnp.where(event.contact, contacts.gap, 0.0))
+
+    def resolve(
+        self, phase: Phase, contacts: Any, event: Event
+    ) -> tuple[Resolution, Bool[Array, ""]]:
+        """What has to be searched for at an event, to be logged, and whether it was found.
+
+        Without an event nothing is searched for in a batch.
+        """
+        return None, jnp.ones((), bool)
+
+    def linearize(self, resolutions: Resolution) -> Resolution:
+        """Resolutions of a whole trajectory, with leading axes, prepared for derivatives."""
+        return resolutions
+
+    @abc.abstractmethod
+    def reset(
+        self,
+        t: Float[Array, ""],
+        end: Phase,
+        contacts: Any,
+        event: Event,
+        resolution: Resolution,
+        mode: Mode,
+    ) -> Reset:
+        """The world after an event at the end of a flight, or unchanged without one.
+
+        Differentiable; the loop and the derivative both call it.
+
+        Args:
+            t: time [s].
+            end: before the event.
+            contacts: of that phase.
+            event: with the kind LANDING where it may turn out to be one.
+            resolution: what `resolve` has found.
+            mode: before the event.
+        """
+
+    def zeno_time(
+        self, t: Float[Array, ""], final: Phase, mode: Mode, code: Int[Array, ""]
+    ) -> Float[Array, " n_bodies"]:
+        """When infinitely many impacts of each body end [s]; infinite if they do not.
+
+        NaN where they end but it is not known when.
+        """
+        unknown = jnp.where(code == Code.zeno, jnp.nan, jnp.inf)
+        return jnp.broadcast_to(unknown, final.position.x.shape).astype(t.dtype)
+
+
+class NoContacts(AbstractEvents):
+    """Of a world in which nothing can touch anything."""
+
+    system: System
+
+    def initial_mode(self, t, phase):
+        return None
+
+    def guards(self, t, end, contacts, mode, dt):
+        like = end.position.x[0]
+        no, far = jnp.zeros((), bool), jnp.full_like(like, jnp.inf)
+        # What is not finite shows as the error of the flow.
+        event = Event(jnp.zeros((), jnp.int32), jnp.zeros(1, bool))
+        return Guards(no, no, no, far, far, far, event, ~no, no)
+
+    def root(self, t, end, contacts, event, mode):
+        return jnp.ones_like(end.position.x[0])
+
+    def reset(self, t, end, contacts, event, resolution, mode):
+        return Reset(end, mode, event)
+
+
+@partial(jax.jit, static_argnums=0)  # a program uses it many times and traces it once
+def _free_flow(scheme: AbstractFlow, t, duration, phase: Phase, system: System) -> Step:
+    return scheme.step(t, duration, phase, system.dynamics)

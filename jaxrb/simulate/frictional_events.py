@@ -1,0 +1,94 @@
+"""Impacts with friction, which take some work each."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..bodies import Phase
+from ..contact import AbstractContacts
+from ..contact.single import SingleContact, at
+from ..impact import Coulomb
+from ..impact.coulomb import Resolved, columns, known_impulse, sensitivity, solver
+from ..math import Vec3, dot
+from ..math.lanes import Columns
+from .events import AbstractEvents, Contacts, Reset
+from .impact_events import impact_guards
+from .system import System
+
+# A contact that recedes, as `columns` has it.
+_APART = (1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
+
+
+class FrictionalImpulse(NamedTuple):
+    """Of one impact, as it is logged."""
+
+    push: Vec3  # on the first body, world [N s]
+    problem: Float[Array, "11"]  # the numbers from which it follows; see `impact.coulomb.columns`
+    slope: Float[Array, "3 11"] | None = None  # of the impulse in the contact frame, by them
+
+
+class FrictionalImpacts(AbstractEvents):
+    """Impacts that are resolved in their course; nothing is remembered between flights.
+
+    Attributes:
+        tolerance: of the gap at an impact [m]; None: its round-off.
+    """
+
+    deferred = True
+    system: System
+    tolerance: float | None = eqx.field(static=True)
+
+    def initial_mode(self, t, phase):
+        return None
+
+    def guards(self, t, end, contacts, mode, dt):
+        motion = contacts.kinematics(end, self.system.inertial)
+        return impact_guards(t, end, contacts, motion, self.system, self.tolerance, dt)
+
+    def resolve(self, phase, contacts, event):
+        contact, problem = self._problem(phase, contacts, event.contact)
+        resolved = Resolved.of(solver(self._law.hypothesis)(problem)[:, 0])
+        impulse, (x, y, z) = resolved.impulse, contact.axes
+        impulse = jax.tree.map(lambda part: jnp.where(resolved.ended, part, 0.0), impulse)
+        push = x * impulse.x + y * impulse.y + z * impulse.z
+        return FrictionalImpulse(push, problem[:, 0]), resolved.ended
+
+    def linearize(self, resolutions):
+        """With the slopes of all impulses, found together: one by one, in the replay, each arc of
+        every world would cost a search."""
+        problem = resolutions.problem
+        rows = problem.reshape(-1, problem.shape[-1])
+        # Where nothing was logged, some problem that has a solution.
+        apart = jnp.asarray(_APART, rows.dtype)
+        rows = jnp.where(rows[:, 8:9] < 0, rows, apart)
+        slope = jnp.moveaxis(sensitivity(self._law.hypothesis)(rows.T), -1, 0)
+        return resolutions._replace(slope=slope.reshape(*problem.shape[:-1], *slope.shape[1:]))
+
+    def reset(self, t, end, contacts, event, resolution, mode):
+        if resolution is None:
+            raise ValueError("A frictional impact is reset when its impulse is known.")
+        contact, problem = self._problem(end, contacts, event.contact)
+        # Through the world: round-off may turn the frame of the contact.
+        known = jnp.stack([dot(axis, resolution.push) for axis in contact.axes])
+        slope = None if resolution.slope is None else resolution.slope[..., None]
+        impulse = known_impulse(self._law.hypothesis)(problem, known[:, None], slope)
+        return Reset(contact.apply(Vec3(*impulse[:, 0]), end), mode, event)
+
+    @property
+    def _law(self) -> Coulomb:
+        assert isinstance(self.system.contact_law, Coulomb)
+        return self.system.contact_law
+
+    def _problem(
+        self, phase: Phase, contacts: AbstractContacts, struck: Contacts
+    ) -> tuple[SingleContact, Columns]:
+        """The contact that is struck, and its numbers as one column."""
+        contact = contacts.single(phase, struck, self.system.inertial)
+        friction, restitution = at(struck, (self._law.friction, self._law.restitution))
+        numbers = columns(contact.inverse_inertia, contact.velocity, friction, restitution)
+        return contact, numbers[:, None]

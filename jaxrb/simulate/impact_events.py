@@ -1,0 +1,116 @@
+"""Impacts without friction, and the guards that all impacts share."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..bodies import Phase
+from ..contact import AbstractContacts, ContactKinematics, HalfSpaceContacts
+from .accumulation import remaining_bounces
+from .closing import gap_tolerance, steepness
+from .events import AbstractEvents, Contacts, Event, Guards, Kind, Reset
+from .results import Code
+from .system import System
+
+
+class Impacts(AbstractEvents):
+    """Impacts whose impulse is known in closed form; nothing is remembered between flights.
+
+    Attributes:
+        tolerance: of the gap at an impact [m]; None: its round-off.
+    """
+
+    system: System
+    tolerance: float | None = eqx.field(static=True)
+
+    def initial_mode(self, t, phase):
+        return None
+
+    def guards(self, t, end, contacts, mode, dt):
+        motion = contacts.kinematics(end, self.system.inertial)
+        return impact_guards(t, end, contacts, motion, self.system, self.tolerance, dt)
+
+    def reset(self, t, end, contacts, event, resolution, mode):
+        motion = contacts.kinematics(end, self.system.inertial)
+        law = self.system.frictionless
+        impulse = law.normal_impulse(motion.normal_velocity, motion.inverse_mass)
+        return Reset(contacts.apply_impulse(end, impulse, event.contact), mode, event)
+
+    def zeno_time(self, t, final, mode, code):
+        assert self.system.contacts is not None
+        unknown = jnp.full_like(final.position.x, jnp.nan)
+        # The bounces to come are those of each body by itself where it touches obstacles alone.
+        alone = isinstance(self.system.contacts, HalfSpaceContacts)
+        ends = t + remaining_bounces(t, final, self.system) if alone else unknown
+        return jnp.where(code == Code.zeno, ends, jnp.inf)
+
+
+def impact_guards(
+    t: Float[Array, ""],
+    end: Phase,
+    contacts: AbstractContacts,
+    motion: ContactKinematics,
+    system: System,
+    tolerance: float | None,
+    dt: Float[Array, ""],
+    lasting: Contacts | None = None,
+) -> Guards:
+    """The guards of impacts at the end of a trial.
+
+    Args:
+        t: time there [s].
+        end: of the trial.
+        contacts, motion: there.
+        system: the world.
+        tolerance: of gaps [m]; None: their round-off.
+        dt: step size [s].
+        lasting: contacts that neither close nor penetrate, because they last.
+    """
+    allowed = gap_tolerance(contacts, tolerance)
+    gap = contacts.gap / allowed
+    rate = motion.normal_velocity * dt / allowed
+
+    closing = rate < 0
+    # A contact that was just resolved sits at gap zero to round-off and must not be found
+    # again; one that is below it by more, or gets there within the step, must.
+    penetrating = (gap < -1) | ((gap < 0) & (rate < -1))
+    no = jnp.zeros((), bool)
+    search_failed = no
+    assert system.contacts is not None
+    if system.contacts.searched:
+        moving = jnp.stack([jnp.sum(leaf) for leaf in jax.tree.leaves(end)])
+        search_failed = jnp.any(jnp.isnan(gap)) & jnp.all(jnp.isfinite(moving))
+    if lasting is not None:
+        closing &= ~lasting
+        penetrating &= ~lasting
+    # Newton aims at half the tolerance, so that it ends on the admissible side.
+    time = jnp.where(closing, dt * (gap - 0.5) / jnp.where(closing, -rate, 1.0), jnp.inf)
+    # Of contacts that touch to the tolerance the first is the nearest, whatever round-off says.
+    nearest = jnp.where(closing, jnp.maximum(gap, 1.0), jnp.inf)
+    steep = steepness(t, end, motion, allowed, system)
+    impact = closing if gap.size == 1 else least(nearest, system)
+    return Guards(
+        penetrating=jnp.any(penetrating),
+        closing=jnp.any(closing),
+        releasing=no,
+        gap=jnp.min(nearest),
+        time=jnp.min(time),
+        steepness=jnp.min(jnp.where(impact, steep, jnp.inf)),
+        event=Event(jnp.full((), Kind.IMPACT, jnp.int32), impact),
+        finite=jnp.all(jnp.isfinite(gap + rate)),
+        search_failed=search_failed,
+    )
+
+
+def least(values: Float[Array, "..."], system: System) -> Contacts:
+    """Where the least finite value is; of equal ones the first in the order of the world."""
+    if system.ranks is None:
+        order = jnp.arange(values.size, dtype=jnp.int32)
+    else:
+        order = jnp.asarray(system.ranks, jnp.int32)
+    order = order.reshape(values.shape)
+    lowest = (values == jnp.min(values)) & (values < jnp.inf)
+    return lowest & (order == jnp.min(jnp.where(lowest, order, values.size)))

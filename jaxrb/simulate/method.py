@@ -1,0 +1,78 @@
+"""What a method is, and what it finds."""
+
+from __future__ import annotations
+
+import abc
+from typing import NamedTuple
+
+import equinox as eqx
+from jaxtyping import Array, Bool, Float, Int
+
+from ..bodies import Phase, State
+from .collect import Impact, Times, Wanted
+from .system import System
+from .time_grid import TimeGrid
+from .world import World
+
+
+class Run(NamedTuple):
+    """What a method finds; bodies in the order of the system."""
+
+    phase: Phase  # at the end
+    time: Float[Array, ""]  # reached [s]
+    code: Int[Array, ""]
+    steps: Int[Array, ""]
+    evaluations: Int[Array, ""]  # of the flow
+    n_impacts: Int[Array, ""]
+    work: Float[Array, ""] | None  # of loads without a potential [J]
+    zeno_time: Float[Array, " n_bodies"]
+    saved: tuple[Bool[Array, " entries"], Phase] | None  # at the times to save, in order
+    impacts: Impact | None  # leading axis over entries
+
+
+class AbstractMethod(eqx.Module):
+    """A way to simulate a world.
+
+    Attributes:
+        dt: step size [s].
+    """
+
+    dt: eqx.AbstractVar[float | Float[Array, ""]]
+
+    @abc.abstractmethod
+    def prepare(self, world: World, state: State) -> State:
+        """The state with what the method advances.
+
+        Raises:
+            ValueError: if the method cannot simulate this world from this state.
+        """
+
+    @abc.abstractmethod
+    def build(self, world: World, state: State, args: object) -> tuple[System, Phase]:
+        """The component form of a world, for this method."""
+
+    @abc.abstractmethod
+    def window(self, world: World, capacity: int) -> int:
+        """The most steps within which times to save are looked for together."""
+
+    @abc.abstractmethod
+    def run(
+        self,
+        system: System,
+        phase: Phase,
+        code: Int[Array, ""],
+        grid: TimeGrid,
+        times: Times,
+        wanted: Wanted,
+        progress: bool = False,
+    ) -> Run:
+        """The trajectory of one world; pure and traceable.
+
+        Args:
+            system, phase: from `build`.
+            code: of a start that cannot be simulated.
+            grid: the steps.
+            times: to save.
+            wanted: what to keep.
+            progress: whether to say how far it is, by `progress.report`.
+        """

@@ -1,0 +1,85 @@
+"""Impacts without friction that may accumulate, and the contacts that last after them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import equinox as eqx
+import jax.numpy as jnp
+
+from ..contact import AtHalfSpaces
+from ..math import select
+from .accumulation import Accumulation
+from .events import AbstractEvents, Contacts, Event, Kind, Reset
+from .impact_events import impact_guards, least
+from .sustained import bounce, constrained_flow, initially_held, landing, reaction, stand
+from .system import System
+
+
+class Resting(eqx.Module):
+    """The mode of a world whose contacts may last."""
+
+    held: Contacts  # which contacts last
+    accumulation: Accumulation
+
+
+class ImpactsAndRest(AbstractEvents):
+    """Impacts, landings and releases at obstacles.
+
+    Attributes:
+        tolerance: of the gap at an impact [m]; None: its round-off.
+    """
+
+    system: System
+    tolerance: float | None = eqx.field(static=True)
+
+    def initial_mode(self, t, phase):
+        held = initially_held(t, phase, self.tolerance, self.system)
+        return Resting(held, Accumulation.start(held, phase.position.x))
+
+    def flow(self, scheme, t, duration, phase, mode):
+        return constrained_flow(scheme, t, duration, phase, mode.held, self.system)
+
+    def lasting(self, mode: Resting, like):
+        return mode.held
+
+    def guards(self, t, end, contacts: AtHalfSpaces, mode: Resting, dt):
+        motion = contacts.kinematics(end, self.system.inertial)
+        guards = impact_guards(t, end, contacts, motion, self.system, self.tolerance, dt, mode.held)
+        force, _ = reaction(t, end, mode.held, self.system)
+        pulling = least(jnp.where(mode.held & (force < 0), force, jnp.inf), self.system)
+        releasing = jnp.any(pulling)
+        release = releasing & ~guards.penetrating
+        kind = jnp.where(release, jnp.int32(Kind.RELEASE), jnp.int32(Kind.LANDING))
+        event = Event(kind, jnp.where(release, pulling, guards.event.contact))
+        return dataclasses.replace(guards, releasing=releasing, event=event)
+
+    def root(self, t, end, contacts: AtHalfSpaces, event, mode: Resting):
+        force, _ = reaction(t, end, mode.held, self.system)
+        values = jnp.where(event.kind == Kind.RELEASE, force, contacts.gap)
+        return jnp.sum(jnp.where(event.contact, values, 0.0))
+
+    def reset(self, t, end, contacts: AtHalfSpaces, event, resolution, mode: Resting):
+        held, system = mode.held, self.system
+        motion = contacts.kinematics(end, system.inertial)
+        struck = event.contact & (event.kind != Kind.RELEASE)
+        impact = jnp.any(struck)
+        bounced, kept = bounce(end, contacts, motion, struck, held, system)
+        lands, acceleration = landing(t, bounced, contacts, struck, kept, self.tolerance, system)
+        lands &= event.kind == Kind.LANDING
+        after = stand(bounced, contacts, lands, kept, system)
+        accumulation = mode.accumulation.after_impact(
+            t, bounced, contacts, motion, struck, lands, acceleration, self.tolerance, system
+        )
+        impacted = Resting(kept | lands, accumulation)
+        released = Resting(held & ~event.contact, mode.accumulation)
+        kind = jnp.where(jnp.any(lands), jnp.int32(Kind.LANDING), jnp.int32(Kind.IMPACT))
+        kind = jnp.where(event.kind == Kind.RELEASE, event.kind, kind)
+        return Reset(
+            select(impact, after, end),
+            select(impact, impacted, released),
+            Event(kind, event.contact),
+        )
+
+    def zeno_time(self, t, final, mode: Resting, code):
+        return mode.accumulation.result()

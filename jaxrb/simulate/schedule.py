@@ -1,0 +1,102 @@
+"""When to save, as numbers."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from .collect import Times, Wanted
+from .saving import SaveAt
+from .time_grid import TimeGrid, known_time, rounded_up
+
+# Of a step: times that are closer to the end of one count as its end.
+_SLACK = 1e-9
+
+
+class Schedule(NamedTuple):
+    """When to save.
+
+    Attributes:
+        ts: the times [s], shape (n,).
+        times: where they fall.
+        sorted: whether they are in order and between t0 and t1.
+        wanted: what of it is part of the program.
+        used: how many of the times there are, if that is known; the rest is capacity.
+    """
+
+    ts: Float[Array, " n"]
+    times: Times
+    sorted: Bool[Array, ""]
+    wanted: Wanted
+    used: int | None
+
+
+def schedule(save: SaveAt, t0: Any, t1: Any, dt: Any, grid: TimeGrid, window: int) -> Schedule:
+    """When to save on a grid of times.
+
+    Args:
+        save: what is asked for.
+        t0, t1, dt: numbers or traced [s].
+        grid: the steps between them.
+        window: the most steps within which times are looked for together.
+
+    Raises:
+        ValueError: if known times are not sorted or not between t0 and t1.
+    """
+    impacts = save.impacts > 0
+    if save.ts is not None:
+        return _at_times(save.ts, t0, t1, dt, grid, window, impacts)
+    end = jnp.asarray(t1, grid.t0.dtype)[None]
+    last = jnp.asarray(grid.n_steps)[None]
+    if save.every is None:
+        times = Times(last, jnp.zeros_like(end))
+        return Schedule(end, times, jnp.ones((), bool), Wanted(0, False, impacts), 1)
+    every = save.every
+    step = jnp.arange(0, grid.capacity, every, dtype=jnp.int32)
+    along = step < grid.n_steps
+    ts = jnp.where(along, grid.t0 + grid.dt * step.astype(grid.dt.dtype), end)
+    n_steps = known_time(grid.n_steps)
+    used = None if n_steps is None else len(range(0, min(int(n_steps), grid.capacity), every)) + 1
+    step = jnp.concatenate([step, last])
+    return Schedule(
+        jnp.concatenate([ts, end]),
+        Times(step, jnp.zeros_like(step, grid.dt.dtype)),
+        jnp.ones((), bool),
+        Wanted(min(window // every + 1, step.size), False, impacts),
+        used,
+    )
+
+
+def _at_times(ts, t0, t1, dt, grid: TimeGrid, window: int, impacts: bool) -> Schedule:
+    known = all(known_time(number) is not None for number in (ts, t0, t1, dt))
+    xp = np if known else jnp
+    dtype = np.float64 if known else grid.t0.dtype
+    ts, t0, t1, dt = (xp.asarray(number, dtype) for number in (ts, t0, t1, dt))
+    slack = max(_SLACK, 16 * float(jnp.finfo(dtype).eps)) * dt
+    in_order = (xp.diff(ts) >= 0).all() & (ts[0] >= t0 - slack) & (ts[-1] <= t1 + slack)
+    if known and not in_order:
+        shown = ts.tolist() if ts.size < 10 else f"{ts.size} times from {ts[0]} to {ts[-1]}"
+        raise ValueError(
+            f"SaveAt.ts must be a non-empty, sorted sequence of times in [{t0}, {t1}]; got {shown}."
+        )
+    ts = xp.clip(ts, t0, t1)
+    step = xp.floor((ts - t0) / dt + slack / dt)
+    offset = ts - t0 - step * dt
+    # Exactly at the end of a step, whatever round-off says.
+    offset = xp.where(xp.abs(offset) <= slack, 0.0, offset)
+    at_end = ts >= t1 - slack
+    step = xp.where(at_end, grid.n_steps, step.astype(np.int32))
+    most, within = ts.size, True
+    if known:
+        first = np.searchsorted(step, step)
+        last = np.searchsorted(step, step + window, side="right")
+        most = min(rounded_up(int((last - first).max())), ts.size)
+        within = bool(offset[~at_end].any())
+    to = lambda array: jnp.asarray(array, grid.t0.dtype)  # noqa: E731
+    times = Times(jnp.asarray(step), to(offset))
+    return Schedule(
+        to(ts), times, jnp.asarray(in_order), Wanted(most, within, impacts), int(ts.size)
+    )

@@ -1,0 +1,183 @@
+"""Forces and control inputs in simulations, against closed forms and their own order."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import quick_jit, slope
+
+import jaxrb as rb
+
+FLOWS = [
+    rb.LieVariational(),
+    rb.QuaternionVariational(),
+    rb.QuaternionEnergyMomentum(),
+    rb.DirectorEnergyMomentum(),
+    rb.SimoWong(),
+    rb.EnergyMidpoint(),
+]
+NAMES = [type(flow).__name__ for flow in FLOWS]
+STILL = (0.0, 0.0, 0.0)
+
+
+def start(position=(0.0, 0.0, 0.0), velocity=STILL, spin=STILL):
+    rows = (position, (1.0, 0.0, 0.0, 0.0), velocity, spin)
+    return rb.State(*(jnp.asarray(row, float)[None] for row in rows))
+
+
+def as_array(state):
+    parts = (state.position, state.quaternion, state.velocity, state.angular_velocity)
+    return jnp.concatenate([part.reshape(-1) for part in parts])
+
+
+def everything(flow, dt, t1=0.4):
+    """A spinning body on a damped spring off its centre, in drag, with thrust and a torque that
+    change in time."""
+    body = rb.RigidBody(rb.Ellipsoid((0.2, 0.3, 0.4)), 1.3)
+    thrust = rb.Thruster(0, lambda t, args: args * jnp.stack([jnp.sin(t), 0 * t, 1 + t]))
+    forces = [
+        rb.Spring(0, 9.0, anchor=(0.1, 0.2, 0.0), rest_length=0.3, damping=0.4),
+        rb.Drag(0, linear=0.3, quadratic=0.2, angular=0.05),
+        thrust,
+        rb.Torque(0, lambda t, args: jnp.stack([0.1 * jnp.cos(3 * t), 0.05 * t, 0.02 + 0 * t])),
+    ]
+    world = rb.World([body], gravity=(0.0, 0.0, -1.0), forces=forces)
+    state = start((0.3, -0.2, 1.0), (0.5, 0.1, -0.2), (0.6, -0.4, 0.9))
+    method = rb.EventDriven(flow, dt)
+    return rb.simulate(world, state, method, t1, args=jnp.asarray(0.7), max_steps=400)
+
+
+@pytest.mark.parametrize(
+    "flow",
+    [FLOWS[0], *(pytest.param(flow, marks=pytest.mark.slow) for flow in FLOWS[1:])],
+    ids=NAMES,
+)
+def test_forced_steps_are_of_second_order(flow):
+    """All kinds of loads at once; one program for all step sizes, as their number is capacity."""
+    final = quick_jit(lambda dt: as_array(everything(flow, dt).final))
+    steps = np.array([1 / 20, 1 / 40, 1 / 80, 1 / 160]) * 0.4
+    reference = final(0.4 / 400)
+    # Its own error, a hundredth of the smallest, moves the order by less than 0.01.
+    errors = [np.abs(final(dt) - reference).max() for dt in steps]
+    assert abs(slope(steps, errors) - 2) < 0.1
+
+
+@pytest.mark.slow
+def test_schemes_agree():
+    """Their differences are of the order of their errors, h^2 times third derivatives."""
+    finals = [quick_jit(lambda dt, f=f: as_array(everything(f, dt).final))(1e-3) for f in FLOWS[:3]]
+    np.testing.assert_allclose(finals[1], finals[0], rtol=0, atol=3e-5)
+    np.testing.assert_allclose(finals[2], finals[0], rtol=0, atol=3e-5)
+
+
+def test_linear_drag_and_its_work():
+    """v = v0 exp(-c t/m); the energy that is lost is the work."""
+    world = rb.World(
+        [rb.RigidBody(rb.Sphere(0.1), 2.0)], gravity=STILL, forces=[rb.Drag(0, linear=3.0)]
+    )
+    state = start(velocity=(1.0, 2.0, -1.0))
+    errors = []
+    for dt in (0.02, 0.01, 0.005):
+        sol = rb.simulate(world, state, rb.LGVCI(dt), 1.0)
+        errors.append(np.abs(sol.final.velocity[0] / state.velocity[0] - np.exp(-1.5)).max())
+        change = sol.stats.energy[1] - sol.stats.energy[0]
+        # Kicks are symmetric: their work is the change of the kinetic energy to round-off.
+        np.testing.assert_allclose(sol.stats.work, change, rtol=1e-13)
+    assert abs(slope([0.02, 0.01, 0.005], errors) - 2) < 0.05
+
+
+def test_an_oscillator_keeps_its_energy():
+    """Over 10^5 steps, 1600 periods: the kicks are symplectic, the energy oscillates by
+    (omega h)^2/4 and does not drift."""
+    spring = rb.Spring(0, 100.0)
+    world = rb.World([rb.RigidBody(rb.Sphere(0.1))], gravity=STILL, forces=[spring])
+    state = start((0.3, 0.0, 0.0), (0.0, 1.0, 0.0))
+    sol = rb.simulate(world, state, rb.LGVCI(0.01), 1000.0, save=rb.SaveAt(every=500))
+    energy = np.asarray(jax.vmap(lambda s: rb.energy(world, s))(sol.states))
+    error = energy / energy[0] - 1
+    assert np.abs(error).max() < 0.0026
+    half = len(error) // 2
+    drift = error[half:].mean() - error[:half].mean()
+    assert abs(drift) < 1e-4
+    assert sol.stats.work is None
+
+
+def test_a_magnetic_field_does_no_work():
+    """F = q v x B turns the velocity: kicks by the mean velocity keep the energy to round-off,
+    which adds up over 10^5 steps like a random walk."""
+    field = jnp.array([0.0, 0.0, 3.0])
+
+    def lorentz(t, state, args):
+        return jnp.cross(state.velocity, args[None]), jnp.zeros_like(state.velocity)
+
+    world = rb.World([rb.RigidBody(rb.Sphere(0.1))], gravity=STILL, forces=[rb.Force(lorentz)])
+    state = start(velocity=(1.0, 0.5, 0.2))
+    sol = rb.simulate(world, state, rb.LGVCI(0.01), 1000.0, args=field)
+    np.testing.assert_allclose(sol.stats.energy[1], sol.stats.energy[0], rtol=1e-12)
+
+
+KNOTS = np.linspace(0.0, 0.9, 50)
+
+
+def thrown(values):
+    """The final state of a spinning body under thrust, after two bounces."""
+    thrust = rb.Thruster(0, rb.PiecewiseLinear(KNOTS, values), anchor=(0.02, 0.0, 0.0))
+    body = rb.RigidBody(rb.Ellipsoid((0.2, 0.25, 0.3)))
+    law = rb.Frictionless(0.8)
+    world = rb.World([body], [rb.HalfSpace()], contact_law=law, forces=[thrust])
+    state = start((0.0, 0.0, 0.8), (0.3, 0.0, 0.0), (1.0, 2.0, 0.5))
+    return rb.simulate(world, state, rb.LGVCI(0.01), 0.9)
+
+
+@pytest.mark.parametrize("mode", [pytest.param(jax.jacfwd, marks=pytest.mark.slow), jax.jacrev])
+def test_the_gradient_by_fifty_knots_through_two_bounces(mode):
+    values = jnp.asarray(np.random.default_rng(3).normal(size=(50, 3)))
+    assert int(thrown(values).impacts.count) == 2
+    final = quick_jit(lambda values: as_array(thrown(values).final))
+    found = quick_jit(mode(final))(values)
+    rng = np.random.default_rng(4)
+    for _ in range(3):
+        along = jnp.asarray(rng.normal(size=(50, 3)))
+        f = [final(values + k * 1e-4 * along) for k in (-2, -1, 1, 2)]
+        expected = (f[0] - 8 * f[1] + 8 * f[2] - f[3]) / 12e-4
+        np.testing.assert_allclose(jnp.sum(found * along, (1, 2)), expected, rtol=0, atol=1e-6)
+
+
+def test_a_jump_of_the_input_between_steps_acts_exactly():
+    """A constant thrust in each step, taken in its middle: momentum is the sum of impulses."""
+    push = rb.PiecewiseConstant(np.arange(10) * 0.1, np.random.default_rng(5).normal(size=(10, 3)))
+    body = rb.RigidBody(rb.Sphere(0.1), 2.0)
+    world = rb.World([body], gravity=STILL, forces=[rb.Thruster(0, push)])
+    final = rb.simulate(world, start(), rb.LGVCI(0.1), 1.0).final
+    np.testing.assert_allclose(final.velocity[0], push.values.sum(0) * 0.1 / 2.0, rtol=1e-13)
+
+
+def test_loads_on_pinned_bodies():
+    """Gravity as a user's force is gravity: to the order of the scheme, which takes the one at
+    the ends of steps and the other within them."""
+    pin, body = rb.Pin(0, (0.0, 0.0, 0.5)), rb.RigidBody(rb.Box((0.1, 0.2, 0.3)), 1.7)
+    weight = rb.Force(
+        lambda t, state, args: (
+            jnp.array([[0.0, 0.0, -9.81 * 1.7]]),
+            jnp.zeros((1, 3)),
+        ),
+        velocity_dependent=False,
+    )
+    worlds = [
+        rb.World([body], joints=[pin]),
+        rb.World([body], joints=[pin], gravity=STILL, forces=[weight]),
+    ]
+    tilt, spin = 0.7, np.array([0.2, 0.1, 1.0])
+    position = 0.5 * np.array([0.0, np.sin(tilt), -np.cos(tilt)])
+    quaternion = np.array([[np.cos(tilt / 2), np.sin(tilt / 2), 0, 0]])
+    turn = rb.lie.quaternion.to_matrix(jnp.asarray(quaternion))[0]
+    velocity = np.asarray(turn @ jnp.cross(jnp.asarray(spin), jnp.array([0.0, 0.0, -0.5])))
+    state = rb.State(position[None], quaternion, velocity[None], spin[None])
+    errors = []
+    for dt in (0.01, 0.005):
+        method = rb.EventDriven(rb.QuaternionEnergyMomentum(), dt)
+        a, b = (rb.simulate(world, state, method, 0.5).final for world in worlds)
+        errors.append(np.abs(a.position - b.position).max())
+        assert np.abs(rb.joint_errors(worlds[1], b)[0]).max() < 1e-14
+    assert errors[0] < 1e-3
+    assert abs(np.log2(errors[0] / errors[1]) - 2) < 0.2
