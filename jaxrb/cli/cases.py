@@ -162,7 +162,10 @@ def _over_table(
 
 
 def _break() -> tuple[World, State]:
-    """A cue ball and a triangle of fifteen that touch each other, on a table without friction."""
+    """A cue ball and a triangle of fifteen that touch each other, on a table without friction.
+
+    The table only stands below: without gravity the balls stay in the plane of their centres.
+    """
     radius, rows = 0.0286, range(5)
     places = [(-0.3, 0.002, 0.0)]
     places += [
@@ -176,7 +179,15 @@ def _break() -> tuple[World, State]:
         velocity=still.at[0, 0].set(5.0),
         angular_velocity=still,
     )
-    return World([RigidBody(Sphere(radius), mass=0.17)] * n, gravity=(0.0, 0.0, 0.0)), state
+    balls = [RigidBody(Sphere(radius), mass=0.17)] * n
+    cushions = [
+        HalfSpace((1.0, 0.0, 0.0), -0.4),
+        HalfSpace((-1.0, 0.0, 0.0), -0.6),
+        HalfSpace((0.0, 1.0, 0.0), -0.4),
+        HalfSpace((0.0, -1.0, 0.0), -0.4),
+    ]
+    table = HalfSpace(offset=-radius - 0.001)  # a gap of exactly 0 would be an impact
+    return World(balls, [table, *cushions], gravity=(0.0, 0.0, 0.0)), state
 
 
 _COLLIDING = (

@@ -12,7 +12,9 @@ import importlib.util
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -21,17 +23,19 @@ import numpy as np
 from ..bodies import RigidBody, State
 from ..shapes import AbstractSolid, Placed, Rounded
 from ..simulate import RESULTS, EventDriven, SaveAt, Solution, World, simulate
+from ..simulate.progress import progress_bar
 from ..viz import (
     Energies,
     new_figure,
     plot_angular_velocity,
     plot_energies,
-    plot_energy_error,
+    plot_energy_change,
     plot_snapshots,
     replay,
     save_figure,
 )
 from .cases import DEMOS, Case
+from .playback import playback
 
 MOST_SAVES = 2000
 PIECE = 1000  # steps, roughly
@@ -74,7 +78,9 @@ def run(args: argparse.Namespace) -> int:
     if "matplotlib" not in missing:
         written += _draw(out, case, world, flight, energies)
     if flight.solution is not None and not {"viser", "skimage"} & set(missing):
-        written.append(replay(world, flight.solution).save(out / "replay.html"))
+        speed, fps = playback(flight.solution)
+        film = replay(world, flight.solution, speed=speed, fps=fps)
+        written.append(film.save(out / "replay.html"))
     _print_summary(flight, world, energies, written)
     return 0
 
@@ -112,23 +118,26 @@ def fly(case: Case, world: World, state: State, n_steps: int) -> Flight:
     times, states, impacts = [], [], []
     compile_time = run_time = 0.0
     failure = ""
-    for start in _progress(starts):
-        size = min(piece, n_steps - start)
-        if size not in programs:
-            programs[size], seconds = _timed(_compile, case, world, state, size, every)
-            compile_time += seconds
-        sol, seconds = _timed(programs[size], world, state)
-        run_time += seconds
-        # The first state of a piece is the last of the one before.
-        kept = slice(0 if start == 0 else 1, None)
-        steps = start + np.append(np.arange(0, size, every), size)
-        times.append(case.dt * steps[kept])
-        states.append(jax.tree.map(lambda leaf, kept=kept: np.asarray(leaf)[kept], sol.states))
-        impacts.append(_impact_columns(sol, case.dt * start))
-        state = sol.final
-        if sol.result != RESULTS.successful:
-            failure = RESULTS[sol.result]
-            break
+    with progress_bar(_progress(starts), len(starts), "piece") as bar:
+        for start in starts:
+            size = min(piece, n_steps - start)
+            if size not in programs:
+                programs[size], seconds = _timed(_compile, case, world, state, size, every)
+                compile_time += seconds
+            sol, seconds = _timed(programs[size], world, state)
+            run_time += seconds
+            # The first state of a piece is the last of the one before.
+            kept = slice(0 if start == 0 else 1, None)
+            steps = start + np.append(np.arange(0, size, every), size)
+            times.append(case.dt * steps[kept])
+            states.append(jax.tree.map(lambda leaf, kept=kept: np.asarray(leaf)[kept], sol.states))
+            impacts.append(_impact_columns(sol, case.dt * start))
+            state = sol.final
+            if bar is not None:
+                bar.update(1)
+            if sol.result != RESULTS.successful:
+                failure = RESULTS[sol.result]
+                break
     return Flight(
         t=np.concatenate(times),
         states=_join(*states),
@@ -162,14 +171,15 @@ def _timed(function, *args):
     return result, time.perf_counter() - start
 
 
-def _progress(starts: range):
+def _progress(starts: range) -> Callable | bool:
+    """What makes the bar, if there is one."""
     if len(starts) == 1 or importlib.util.find_spec("tqdm") is None:
-        return starts
+        return False
     from tqdm import tqdm  # noqa: PLC0415  (optional)
 
     # disable=None: only on a terminal, a log would get a line for every turn. The bar goes when
     # it is done, so that the output is the same with and without it.
-    return tqdm(starts, unit="piece", disable=None, leave=False)
+    return partial(tqdm, disable=None, leave=False)
 
 
 def _impact_columns(sol: Solution, start: float) -> dict[str, np.ndarray | State]:
@@ -209,16 +219,16 @@ def _write_trajectory(out: Path, flight: Flight, energies: Energies) -> Path:
 
 
 def _draw(out: Path, case: Case, world: World, flight: Flight, energies: Energies) -> list[Path]:
-    moments = flight.impacts["time"]
+    moments = _distinct_moments(flight)
     jumps = _with_jumps(world, flight)
     parts = jumps.total - jumps.rotational, jumps.rotational
-    exchange, ax = new_figure()
-    plot_energies(jumps.t, *parts, impact_times=moments[:MOST_SHOWN], ax=ax)
-    written = save_figure(exchange, out / "energies.png", out / "energies.pdf")
     if _keeps_energy(world):
-        error, ax = new_figure()
-        plot_energy_error(energies.t, energies.total, impact_times=moments, ax=ax)
-        written += save_figure(error, out / "energy_error.png")
+        figure, (ax, below) = new_figure(2, size=(5.5, 4.6), height_ratios=(2, 1))
+        plot_energy_change(energies.t, energies.total, impact_times=moments, ax=below)
+    else:
+        figure, ax = new_figure()
+    plot_energies(jumps.t, *parts, impact_times=moments[:MOST_SHOWN], ax=ax)
+    written = save_figure(figure, out / "energies.png", out / "energies.pdf")
     if case.snapshots:
         places = np.searchsorted(flight.t, np.array(case.snapshots) - 1e-9)
         shown = places[places < len(flight.t)]
@@ -245,9 +255,16 @@ def _with_jumps(world: World, flight: Flight) -> Energies:
     t = np.concatenate([flight.t, moments, moments])
     states = _join(flight.states, flight.impacts["before"], flight.impacts["after"])
     order = np.argsort(t, kind="stable")
-    if len(moments) > MOST_SHOWN:
-        order = order[t[order] < moments[MOST_SHOWN]]
+    distinct = _distinct_moments(flight)
+    if len(distinct) > MOST_SHOWN:
+        order = order[t[order] < distinct[MOST_SHOWN]]
     return Energies.of(world, t[order], jax.tree.map(lambda leaf: leaf[order], states))
+
+
+def _distinct_moments(flight: Flight) -> np.ndarray:
+    """Times of impacts [s], once where there are many at one, as among balls that touch."""
+    moments = flight.impacts["time"]
+    return moments[np.diff(moments, prepend=-np.inf) > 1e-9 * flight.t[-1]]
 
 
 def _print_header(case: Case, world: World, state: State, n_steps: int) -> None:

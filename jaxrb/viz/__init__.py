@@ -1,9 +1,11 @@
 """Plots and replays. Matplotlib, viser and scikit-image are imported by the functions that use
 them, so that this package imports without them; `pip install jaxrb[viz]` installs them."""
 
+from .._help import publish
 from .energies import (
     Energies as Energies,
     plot_energies as plot_energies,
+    plot_energy_change as plot_energy_change,
     plot_energy_error as plot_energy_error,
 )
 from .figure import (
@@ -29,3 +31,5 @@ from .trajectories import (
     plot_heights as plot_heights,
     pose_distance as pose_distance,
 )
+
+publish(__name__)

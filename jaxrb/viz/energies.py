@@ -96,6 +96,53 @@ def plot_energies(
     return ax
 
 
+def plot_energy_change(
+    time: Sequence[float],
+    energy: Sequence[float],
+    *,
+    impact_times: Sequence[float] = (),
+    ax: Axes | None = None,
+) -> Axes:
+    """(E - E0)/|E0| against time: what a plot of an energy that is conserved cannot show.
+
+    In a power of ten, on a linear axis, since it is often exactly 0.
+
+    Args:
+        time: [s], shape (n,).
+        energy: total [J], shape (n,); E0 is the first entry.
+        impact_times: marked by dashed lines [s], unless there are more than 40.
+        ax: to draw into; a new figure by default.
+
+    Returns:
+        The axes.
+
+    Raises:
+        ValueError: if E0 is 0, to which no change is relative.
+    """
+    import matplotlib as mpl  # noqa: PLC0415  (optional)
+
+    total = np.asarray(energy, float)
+    if total[0] == 0:
+        raise ValueError("energy must not be 0 at the start, for a relative change.")
+    change, exponent = _in_power_of_ten((total - total[0]) / abs(total[0]))
+    with mpl.rc_context(STYLE):
+        ax = new_axes() if ax is None else ax
+        mark_impacts(ax, impact_times)
+        ax.axhline(0.0, color=GREY, lw=0.6)
+        ax.plot(time, change, color=BLUE, lw=0.8, label="_change")
+        unit = rf" [$10^{{{exponent}}}$]" if exponent else ""
+        ax.set_ylabel(rf"$(E - E_0)/|E_0|${unit}")
+        finish(ax, time)
+    return ax
+
+
+def _in_power_of_ten(values: np.ndarray) -> tuple[np.ndarray, int]:
+    """Numbers in units of the power of ten of the largest, and its exponent."""
+    largest = np.abs(values).max()
+    exponent = math.floor(math.log10(largest)) if largest > 0 else 0
+    return values / 10.0**exponent, exponent
+
+
 def plot_energy_error(
     time: Sequence[float],
     energy: Sequence[float],
@@ -121,10 +168,7 @@ def plot_energy_error(
     import matplotlib as mpl  # noqa: PLC0415  (optional)
 
     runs = np.array([energy, *others])
-    errors = np.abs(runs - runs[:, :1])
-    largest = errors.max()
-    exponent = math.floor(math.log10(largest)) if largest > 0 else 0
-    errors = errors / 10.0**exponent
+    errors, exponent = _in_power_of_ten(np.abs(runs - runs[:, :1]))
     with mpl.rc_context(STYLE):
         ax = new_axes() if ax is None else ax
         mark_impacts(ax, impact_times)

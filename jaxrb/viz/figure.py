@@ -31,9 +31,20 @@ SIZE = (5.5, 3.0)  # [inch]
 # Okabe and Ito's palette: told apart with any colour vision, and by their lightness in grey.
 BLACK, BLUE, ORANGE, GREY = "#000000", "#0072B2", "#D55E00", "#999999"
 GREEN, PURPLE = "#009E73", "#CC79A7"
+# For bodies, without the colour of impacts and of the arrows of their impulses.
+_BODIES = (BLUE, GREEN, PURPLE, "#E69F00", "#56B4E9", "#F0E442")
+_SHADES = ((0.0, 0.0), (0.55, 0.0), (0.6, 1.0))  # how much of which grey, for each further round
 
 # More impacts than this would cover the curves they explain.
 MOST_MARKS = 40
+
+
+def body_color(index: int) -> str:
+    """The colour of a body, #RRGGBB; different for eighteen bodies, then from the start again."""
+    color = _BODIES[index % len(_BODIES)]
+    share, grey = _SHADES[index // len(_BODIES) % len(_SHADES)]
+    parts = (share * 255 * grey + (1 - share) * part for part in bytes.fromhex(color[1:]))
+    return "#" + "".join(f"{round(part):02X}" for part in parts)
 
 
 def new_figure(

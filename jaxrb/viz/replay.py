@@ -142,7 +142,9 @@ class Replay:
 
     def label(self, frame: int) -> str:
         """The text shown with a frame."""
-        text = f"t = {self.times[frame]:.2f} s"
+        step = self.duration * self.speed / max(1, len(self.times) - 1)
+        digits = max(2, math.ceil(-math.log10(step))) if step > 0 else 2
+        text = f"t = {self.times[frame]:.{digits}f} s"
         return f"{text} ({self.note})" if self.note else text
 
     @functools.cached_property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -10,15 +11,13 @@ import numpy as np
 from scipy.spatial.transform import Rotation
 
 from ..shapes import HalfSpace
-from .figure import BLUE, GREEN, ORANGE, PURPLE
+from .figure import ORANGE, body_color
 from .meshes import Mesh, section
-from .snapshots import square_side, view_axes
+from .snapshots import cut, is_steep, plane_axes, square_side, squares, view_axes
 
 if TYPE_CHECKING:
     from .replay import Replay
 
-# Okabe and Ito's palette without the colour of the arrows.
-_COLORS = (BLUE, GREEN, PURPLE, "#E69F00", "#56B4E9", "#F0E442")
 _GROUND, _LINES = "#E0E0E0", "#B4B4B4"
 _GHOST = 0.3  # opacity
 _SIZE = 6.0  # of the scene, in units of the page
@@ -101,8 +100,8 @@ class Scene:
         start = server.initial_camera
         (start.position, start.look_at), start.fov = extent.camera(), _VIEW
         start.up = (0.0, 0.0, 1.0)
-        for index, obstacle in enumerate(replay.world.obstacles):
-            _add_plane(scene, f"/obstacles/{index}", obstacle, extent, unit)
+        for index in range(len(replay.world.obstacles)):
+            _add_plane(scene, replay.world.obstacles, index, replay.extent, unit)
         skins = {
             id(mesh): (mesh.creased(), np.concatenate([section(mesh, axis) for axis in range(3)]))
             for mesh in replay.meshes
@@ -156,21 +155,26 @@ class Scene:
             self._label.text = replay.label(frame)
 
 
-def _add_plane(scene, name: str, obstacle: HalfSpace, extent: Extent, unit: float) -> None:
-    """A rectangle of a plane below the scene, with squares."""
-    normal, offset = (np.asarray(part, float) for part in obstacle.unit_normal_and_offset())
-    along = np.cross(np.eye(3)[np.argmin(np.abs(normal))], normal)
-    along /= np.linalg.norm(along)
-    turn = np.stack([along, np.cross(normal, along), normal])
-    local = extent.corners @ turn.T
-    square = unit * square_side(extent.size / unit)  # a round number of metres
-    low = square * np.floor(local.min(axis=0)[:2] / square)
-    high = square * np.ceil(local.max(axis=0)[:2] / square)
+def _add_plane(
+    scene, obstacles: Sequence[HalfSpace], index: int, extent: Extent, unit: float
+) -> None:
+    """A rectangle of a plane below the scene, with squares; it ends at the other planes."""
+    obstacle = obstacles[index]
+    bounds = [other for k, other in enumerate(obstacles) if k != index]
+    if is_steep(obstacle):  # a wall as high as the scene, or it would veil what is behind it
+        bounds.append(HalfSpace((0.0, 0.0, -1.0), -extent.high[2]))
+    square = square_side(extent.size)  # a round number of metres
+    outline = cut(squares(extent.corners, obstacle, square)[0], bounds)
+    if len(outline) == 0:
+        return
+    turn = plane_axes(obstacle)
+    local = unit * outline @ turn.T
+    low, high = local.min(axis=0), local.max(axis=0)
     scene.add_grid(
-        name,
-        *(high - low),
-        cell_size=square,
-        section_size=square,
+        f"/obstacles/{index}",
+        *(high - low)[:2],
+        cell_size=unit * square,
+        section_size=unit * square,
         cell_color=_rgb(_LINES),
         cell_thickness=0.6,
         section_thickness=0.6,
@@ -178,8 +182,8 @@ def _add_plane(scene, name: str, obstacle: HalfSpace, extent: Extent, unit: floa
         plane_color=_rgb(_GROUND),
         plane_opacity=0.3,
         shadow_opacity=0.3,
-        fade_distance=1e3 * extent.size,
-        position=np.append((low + high) / 2, unit * offset) @ turn,
+        fade_distance=1e3 * unit * extent.size,
+        position=(low + high) / 2 @ turn,
         wxyz=Rotation.from_matrix(turn.T).as_quat(scalar_first=True),
     )
 
@@ -188,7 +192,7 @@ def _add_body(
     scene, replay: Replay, lane: int, body: int, unit: float, skin: Mesh, lines: np.ndarray
 ):
     """A body, with lines along its sections by the planes of its axes, which show how it turns."""
-    name, color = f"/lane{lane}/body{body}", _rgb(_COLORS[body % len(_COLORS)])
+    name, color = f"/lane{lane}/body{body}", _rgb(body_color(body))
     handle = scene.add_frame(
         name,
         show_axes=False,
@@ -220,7 +224,7 @@ def _add_paths(scene, position: np.ndarray) -> None:
                 scene.add_line_segments(
                     f"/lane{lane}/path{body}",
                     np.stack([path[:-1], path[1:]], axis=1),
-                    _rgb(_COLORS[body % len(_COLORS)]),
+                    _rgb(body_color(body)),
                     thickness=1.0 if lane else 2.0,
                     thickness_units="screen",
                 )

@@ -12,15 +12,17 @@ from jaxtyping import Float
 from ..bodies import State
 from ..shapes import HalfSpace
 from ..simulate import World
-from .figure import BLACK, ORANGE, STYLE, new_axes
+from .figure import BLACK, ORANGE, STYLE, body_color, new_axes
 from .meshes import normals, surface
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.collections import PolyCollection
-    from matplotlib.colors import Normalize
+    from matplotlib.colors import Colormap, Normalize
 
 _LIGHT = np.array([0.35, -0.45, 0.82])  # towards it, world frame
+_STEEP = 0.5  # cosine of the slope from which on an obstacle is a wall
+_PATH = {"color": BLACK, "zorder": 3}
 _GROUND, _LINES, _SHADOW = "#F4F4F4", "#FFFFFF", "#D4D4D4"
 
 
@@ -38,9 +40,10 @@ def plot_snapshots(
 ) -> Axes:
     """Bodies over their obstacles at several times, as in Tran and Leok's Figure 6.
 
-    A parallel projection, upright where world z is. The colour of a body says the time; what
-    is darker on an obstacle is its shadow, cast along the normal. The axes in the corner are
-    as long as a square of the obstacle.
+    A parallel projection, upright where world z is. The colour of a body says the time, or at
+    one time alone which body it is; what is darker on an obstacle is its shadow, cast along the
+    normal. Steep obstacles have none, and those that are seen from behind are outlines. The axes
+    in the corner are as long as a square of the obstacle.
 
     Args:
         world: bodies and half-spaces.
@@ -68,17 +71,23 @@ def plot_snapshots(
     spacing = square_side(np.ptp(corners, axis=0).max())
     first, last = (times[0], times[-1]) if span is None else span
     norm = mpl.colors.Normalize(first, last)
+    # The yellow end of the map would vanish on white paper.
+    cmap = mpl.colors.ListedColormap(mpl.colormaps["viridis"](np.linspace(0.05, 0.92, 256)))
+    apart = len(times) == 1 and span is None  # colours tell bodies apart, not times
 
     with mpl.rc_context(STYLE):
         ax = new_axes() if ax is None else ax
-        for obstacle in world.obstacles:
-            _draw_ground(ax, view, corners, obstacle, spacing)
+        for index in range(len(world.obstacles)):
+            _draw_ground(ax, view, corners, world.obstacles, index, spacing)
         if path is not None:
-            for line in np.moveaxis(np.asarray(path), 1, 0):
-                ax.plot(*_flat(line, view).T, color=BLACK, lw=0.8, zorder=3)
+            for body, line in enumerate(np.moveaxis(np.asarray(path), 1, 0)):
+                # In the colour of its body it may run below it.
+                style = {"color": body_color(body), "zorder": 1} if apart else _PATH
+                ax.plot(*_flat(line, view).T, lw=0.8, **style)
         if impact_positions is not None:
             ax.plot(*_flat(impact_positions, view).T, ".", color=ORANGE, ms=5, zorder=4)
-        ax.add_collection(_paint(solids, view, times, norm))
+        colors = _body_colors(meshes) if apart else cmap(norm(times))[:, None]
+        ax.add_collection(_paint(solids, view, colors, cmap, norm))
         _draw_axes(ax, view, spacing)
         ax.set_aspect("equal")
         ax.margins(0.02)
@@ -106,17 +115,22 @@ def _place(mesh: np.ndarray, states: State, body: int) -> np.ndarray:
     return np.einsum("tij,nkj->tnki", rotation, mesh) + position[:, None, None]
 
 
-def _paint(
-    solids: np.ndarray, view: np.ndarray, times: Sequence[float], norm: Normalize
-) -> PolyCollection:
-    """The faces of the solids that the observer sees, in the colours of their times."""
-    import matplotlib as mpl  # noqa: PLC0415  (optional)
-    from matplotlib.collections import PolyCollection  # noqa: PLC0415
+def _body_colors(meshes: list[np.ndarray]) -> np.ndarray:
+    """Of the triangles of all bodies, shape (1, n_triangles, 4)."""
+    from matplotlib.colors import to_rgba  # noqa: PLC0415  (optional)
 
-    # The yellow end of the map would vanish on white paper.
-    colors = mpl.colormaps["viridis"](np.linspace(0.05, 0.92, 256))
-    colors = mpl.colors.ListedColormap(colors)
-    face = np.repeat(colors(norm(times))[:, None], solids.shape[1], axis=1)
+    rows = [np.tile(to_rgba(body_color(body)), (len(m), 1)) for body, m in enumerate(meshes)]
+    return np.concatenate(rows)[None]
+
+
+def _paint(
+    solids: np.ndarray, view: np.ndarray, colors: np.ndarray, cmap: Colormap, norm: Normalize
+) -> PolyCollection:
+    """The faces of the solids that the observer sees, in colours of shape (n_times or 1,
+    n_triangles or 1, 4)."""
+    from matplotlib.collections import PolyCollection  # noqa: PLC0415  (optional)
+
+    face = np.broadcast_to(colors, (*solids.shape[:2], 4)).copy()
     outward = normals(solids)
     face[..., :3] *= _brightness(outward)[..., None]
     # What faces away is hidden, and what is further away is drawn first.
@@ -128,7 +142,7 @@ def _paint(
         facecolors=face,
         edgecolors=face,  # or the page shines through the seams
         lw=0.4,
-        cmap=colors,
+        cmap=cmap,
         norm=norm,
         rasterized=True,  # thousands of triangles make a vector file slow
     )
@@ -146,33 +160,94 @@ def square_side(size: float) -> float:
     return min(lengths, key=lambda length: abs(math.log(5 * length / size)))
 
 
-def _cast(corners: np.ndarray, obstacle: HalfSpace, spacing: float):
-    """Points projected onto a plane; a rectangle of it that holds them, and its squares."""
-    normal, offset = (np.asarray(part) for part in obstacle.unit_normal_and_offset())
-    shadow = corners - (corners @ normal - offset)[:, None] * normal
+def _plane(obstacle: HalfSpace) -> tuple[np.ndarray, np.ndarray]:
+    """Its unit normal and offset."""
+    normal, offset = obstacle.unit_normal_and_offset()
+    return np.asarray(normal, float), np.asarray(offset, float)
+
+
+def plane_axes(obstacle: HalfSpace) -> np.ndarray:
+    """Rows: two directions along a plane, and its unit normal."""
+    normal, _ = _plane(obstacle)
     along = np.cross(np.eye(3)[np.argmin(np.abs(normal))], normal)
     along /= np.linalg.norm(along)
-    axes = np.stack([along, np.cross(normal, along)])
-    local = shadow @ axes.T
-    low = spacing * np.floor(local.min(axis=0) / spacing)
-    high = spacing * np.ceil(local.max(axis=0) / spacing)
+    return np.stack([along, np.cross(normal, along), normal])
+
+
+def is_steep(obstacle: HalfSpace) -> bool:
+    """Whether it is a wall, rather than a floor or a ceiling."""
+    return bool(abs(_plane(obstacle)[0][2]) < _STEEP)
+
+
+def _shadow(corners: np.ndarray, obstacle: HalfSpace) -> np.ndarray:
+    """Points projected onto a plane."""
+    normal, offset = _plane(obstacle)
+    return corners - (corners @ normal - offset)[:, None] * normal
+
+
+def squares(points: np.ndarray, obstacle: HalfSpace, spacing: float):
+    """A rectangle of a plane that holds the projections of points, and its squares."""
+    normal, offset = _plane(obstacle)
+    axes = plane_axes(obstacle)[:2]
+    local = points @ axes.T / spacing
+    low = spacing * np.floor(local.min(axis=0) + 1e-9)
+    high = spacing * np.ceil(local.max(axis=0) - 1e-9)
     (a, c), (b, d) = low, high
     world = lambda points: np.asarray(points) @ axes + offset * normal  # noqa: E731
     lines = [[(u, c), (u, d)] for u in np.arange(a, b + spacing / 2, spacing)]
     lines += [[(a, v), (b, v)] for v in np.arange(c, d + spacing / 2, spacing)]
-    return shadow, world([(a, c), (b, c), (b, d), (a, d)]), world(lines)
+    return world([(a, c), (b, c), (b, d), (a, d)]), world(lines)
+
+
+def cut(polygon: np.ndarray, obstacles: Sequence[HalfSpace]) -> np.ndarray:
+    """The part of a convex polygon that lies in no obstacle; no points if all of it does."""
+    for obstacle in obstacles:
+        normal, offset = _plane(obstacle)
+        height = polygon @ normal - offset
+        points = []
+        for here, there, h, k in zip(
+            polygon, np.roll(polygon, -1, axis=0), height, np.roll(height, -1), strict=True
+        ):
+            if h >= 0:
+                points.append(here)
+            if h * k < 0:
+                points.append(here + h / (h - k) * (there - here))
+        polygon = np.reshape(points, (-1, 3))
+    return polygon
 
 
 def _draw_ground(
-    ax: Axes, view: np.ndarray, corners: np.ndarray, obstacle: HalfSpace, spacing: float
+    ax: Axes,
+    view: np.ndarray,
+    corners: np.ndarray,
+    obstacles: Sequence[HalfSpace],
+    index: int,
+    spacing: float,
 ) -> None:
-    """A rectangle of an obstacle below some triangles, its squares, and their shadow."""
+    """A rectangle of an obstacle below some triangles, its squares, and their shadow.
+
+    It reaches to the obstacles near the triangles, and ends there.
+    """
     from matplotlib.collections import LineCollection, PolyCollection  # noqa: PLC0415  (optional)
 
-    shadow, ground, lines = _cast(corners, obstacle, spacing)
-    ax.add_collection(PolyCollection([_flat(ground, view)], color=_GROUND))
-    ax.add_collection(LineCollection(_flat(lines, view), color=_LINES, lw=0.8, zorder=1))
-    shadow = _flat(shadow, view).reshape(-1, 3, 2)
+    shadows = [_shadow(corners, obstacle) for obstacle in obstacles]
+    near = np.ptp(corners, axis=0).max()
+    reach = [s for s in shadows if np.abs(s - corners).max(axis=1).min() < near]
+    ground, lines = squares(np.concatenate([corners, *reach]), obstacles[index], spacing)
+    others = [obstacle for k, obstacle in enumerate(obstacles) if k != index]
+    ground = _flat(cut(ground, others), view)
+    if len(ground) == 0:
+        return
+    normal, _ = _plane(obstacles[index])
+    if normal @ view[2] <= 0:  # seen from behind it would hide the bodies
+        ax.add_collection(PolyCollection([ground], facecolor="none", edgecolor=_SHADOW, lw=0.6))
+        return
+    ax.add_collection(PolyCollection([ground], color=_GROUND))
+    lines = [_flat(line, view) for line in (cut(line, others) for line in lines) if len(line)]
+    ax.add_collection(LineCollection(lines, color=_LINES, lw=0.8, zorder=1))
+    if is_steep(obstacles[index]):  # a shadow would show the bodies once more from the side
+        return
+    shadow = _flat(shadows[index], view).reshape(-1, 3, 2)
     ax.add_collection(PolyCollection(shadow, color=_SHADOW, lw=0.3, rasterized=True))
 
 

@@ -78,6 +78,14 @@ def test_poses_at_saved_times_are_the_saved_ones(sol):
     assert found.duration == pytest.approx(END)
 
 
+def test_slow_replays_tell_every_frame_apart(sol):
+    times = replay(WORLD, sol, speed=0.02)
+    assert times.label(0) == "t = 0.0000 s" and times.label(7) == "t = 0.0047 s"
+    labels = {times.label(frame) for frame in range(len(times.times))}
+    assert len(labels) == len(times.times)
+    assert replay(WORLD, sol).label(1) == "t = 0.03 s"
+
+
 def test_poses_between_are_those_of_free_flight(sol):
     """Gravity bends a path by a parabola, which a cubic with the right ends is, through impacts
     as well; the ball turns uniformly."""

@@ -45,6 +45,20 @@ def test_energies():
     np.testing.assert_allclose(drawn["total"], parts, atol=1e-12)
 
 
+def test_change_of_an_energy_that_is_conserved():
+    """To round-off, relative to its size, in a power of ten that the axis names."""
+    energy = -40.0 * (1 + np.array([0.0, 3e-15, -2e-15, 0.0]))
+    ax = rb.viz.plot_energy_change([0.0, 1.0, 2.0, 3.0], energy, impact_times=[1.5])
+    (drawn,) = [line for line in ax.get_lines() if len(line.get_xdata()) == 4]
+    np.testing.assert_allclose(drawn.get_ydata(), [0, -3, 2, 0], atol=0.3)  # units of round-off
+    assert ax.get_ylabel() == r"$(E - E_0)/|E_0|$ [$10^{-15}$]"
+    assert ax.get_legend() is None
+    constant = rb.viz.plot_energy_change([0.0, 1.0], [5.0, 5.0])
+    assert constant.get_ylabel() == r"$(E - E_0)/|E_0|$"
+    with pytest.raises(ValueError, match="energy must not be 0"):
+        rb.viz.plot_energy_change([0.0, 1.0], [0.0, 1.0])
+
+
 def test_gaps_with_the_impact():
     ax = rb.viz.plot_gaps(WORLD, SOL)
     np.testing.assert_allclose(lines(ax)["gap"], HEIGHT - 0.5, atol=1e-13)
