@@ -26,8 +26,7 @@ def blocks(page):
 def public(name):
     """The names a module re-exports, and what they are."""
     module = importlib.import_module(name)
-    names = [n for n in vars(module) if not n.startswith("_") and n != "importlib"]
-    values = {n: getattr(module, n) for n in names}
+    values = {n: getattr(module, n) for n in module.__all__}
     return {n: v for n, v in values.items() if inspect.isclass(v) or inspect.isfunction(v)}
 
 
@@ -52,6 +51,15 @@ def test_notebooks_run(path, tmp_path):
     notebook = nbformat.read(path, as_version=4)
     resources = {"metadata": {"path": str(tmp_path)}}
     NotebookClient(notebook, timeout=600, kernel_name="python3", resources=resources).execute()
+
+
+def test_pages_ask_no_foreign_server():
+    """The theme would load fonts, and for `repo_url` numbers of GitHub, in the reader's browser."""
+    config = (ROOT / "docs/mkdocs.yml").read_text()
+    assert re.search(r"^  font: false$", config, re.MULTILINE)
+    assert not re.search(r"^\s*(repo_url|extra_javascript|extra_css|analytics)\b", config, re.M)
+    for page in (ROOT / "docs/pages").rglob("*.md"):
+        assert not re.search(r"!\[[^]]*\]\(https?:|<(img|script|link|iframe)\b", page.read_text())
 
 
 def test_there_are_pages_and_notebooks():
