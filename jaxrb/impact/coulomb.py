@@ -17,12 +17,16 @@ from ..math.lanes import (
     of_lanes,
     unit_directions,
     value_and_jacobian,
+    where_needed,
     work_off,
 )
 from . import hodograph
 from .closing import close
 from .hypotheses import AbstractHypothesis
 from .slide import Contact, Course, Slide
+
+# The numbers of a contact that does not approach, as `columns` has them.
+_RECEDING = (1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
 
 
 def columns(inverse_inertia, velocity, friction, restitution) -> Float[Array, "11 ..."]:
@@ -67,7 +71,7 @@ def solver(hypothesis: AbstractHypothesis, collinearity: float | None = None) ->
     def results(problems: Columns) -> Columns:
         return _scaled(problems, work_off(_work(plain, 8), _without_units(problems)))
 
-    return of_lanes(results, partial(_jacobian, derived, 8))
+    return of_lanes(results, where_needed(partial(_jacobian, derived, 8), _approach, _RECEDING))
 
 
 @lru_cache
@@ -82,7 +86,8 @@ def known_impulse(hypothesis: AbstractHypothesis) -> Lanewise:
     def impulse(problems: Columns) -> Columns:
         return solver(hypothesis)(problems)[:3]
 
-    return of_lanes(impulse, partial(_jacobian, Course(hypothesis, None, derived=True), 3))
+    derived = Course(hypothesis, None, derived=True)
+    return of_lanes(impulse, where_needed(partial(_jacobian, derived, 3), _approach, _RECEDING))
 
 
 def sensitivity(hypothesis: AbstractHypothesis) -> Lanewise:
@@ -112,6 +117,11 @@ def _jacobian(course: Course, n_results: int, problems: Columns) -> Array:
     return jax.vmap(along, out_axes=1)(unit_directions(problems))
 
 
+def _approach(problems: Columns) -> Bool[Array, " lanes"]:
+    """Which contacts close; others have no impulse."""
+    return problems[8] < 0
+
+
 def _work(course: Course, n_results: int) -> Work:
     """Contacts without units, and whether they approach; the first of `solver`'s results."""
 
@@ -138,7 +148,7 @@ def _work(course: Course, n_results: int) -> Work:
 
 def _without_units(problems: Columns) -> Columns:
     """Rows of a `Contact`, and whether it approaches; if not, it becomes some harmless one."""
-    approaches = problems[8] < 0
+    approaches = _approach(problems)
     w11, w12, w13, w22, w23, w33, v1, v2, v3, mu, e = problems
     speed = jnp.where(approaches, -v3, 1.0)
     slip1, slip2 = (jnp.where(approaches, v / speed, 0.0) for v in (v1, v2))
@@ -148,7 +158,7 @@ def _without_units(problems: Columns) -> Columns:
 
 def _scaled(problems: Columns, total: Columns) -> Columns:
     """Results with their units."""
-    unit = jnp.where(problems[8] < 0, -problems[8], 0.0) / problems[5]
+    unit = jnp.where(_approach(problems), -problems[8], 0.0) / problems[5]
     happens = jnp.isfinite(total[:6])
     moments = jnp.where(happens, jnp.where(happens, total[:6], 0.0) * unit[None], jnp.inf)
     return jnp.concatenate([moments, total[6:]])

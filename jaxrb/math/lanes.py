@@ -150,6 +150,47 @@ def _turn(work: Work, state: Any, problems: Columns, needed: Array | bool = True
     return jax.tree.map(lambda new, old: jnp.where(going, new, old), following, state)
 
 
+# Lanes that are worked on at once where few may be needed of many.
+_CHUNK = 512
+
+
+def where_needed(
+    function: Callable[[Columns], Array],
+    needed: Callable[[Columns], Bool[Array, " lanes"]],
+    idle: tuple[float, ...],
+) -> Callable[[Columns], Array]:
+    """A function that costs as much as the columns that are needed, and is 0 elsewhere.
+
+    Args:
+        function: of columns; its results have the lanes as their last axis.
+        needed: which columns are.
+        idle: a column that is not, of which the function is finite.
+    """
+
+    def thrifty(columns: Columns) -> Array:
+        n, mask = columns.shape[1], needed(columns)
+        harmless = jnp.asarray(idle, columns.dtype)[:, None]
+        columns = jnp.where(mask[None], columns, harmless)
+        if n <= _CHUNK:
+            found = function(columns)
+            return jnp.where(jnp.expand_dims(mask, range(found.ndim - 1)), found, 0.0)
+        (queue,) = jnp.nonzero(mask, size=n + _CHUNK, fill_value=n)
+        queue = queue.astype(jnp.int32)
+        columns = jnp.concatenate([columns, harmless], axis=1)
+
+        def chunk(index, results):
+            those = jax.lax.dynamic_slice_in_dim(queue, index * _CHUNK, _CHUNK)
+            found = function(columns.at[:, those].get(mode="clip"))
+            return results.at[..., those].set(found, mode="drop")
+
+        like = jax.eval_shape(function, columns[:, :n])
+        count = jnp.sum(mask, dtype=jnp.int32)
+        n_chunks = (count + _CHUNK - 1) // _CHUNK
+        return jax.lax.fori_loop(0, n_chunks, chunk, jnp.zeros(like.shape, like.dtype))
+
+    return thrifty
+
+
 class Lanewise:
     """A function of columns that `vmap` calls once, with derivatives in both modes.
 

@@ -20,9 +20,6 @@ from .events import AbstractEvents, Contacts, Reset
 from .impact_events import impact_guards
 from .system import System
 
-# A contact that recedes, as `columns` has it.
-_APART = (1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
-
 
 class FrictionalImpulse(NamedTuple):
     """Of one impact, as it is logged."""
@@ -60,12 +57,9 @@ class FrictionalImpacts(AbstractEvents):
 
     def linearize(self, resolutions):
         """With the slopes of all impulses, found together: one by one, in the replay, each arc of
-        every world would cost a search."""
+        every world would cost a search. Where nothing was logged nothing approaches."""
         problem = resolutions.problem
         rows = problem.reshape(-1, problem.shape[-1])
-        # Where nothing was logged, some problem that has a solution.
-        apart = jnp.asarray(_APART, rows.dtype)
-        rows = jnp.where(rows[:, 8:9] < 0, rows, apart)
         slope = jnp.moveaxis(sensitivity(self._law.hypothesis)(rows.T), -1, 0)
         return resolutions._replace(slope=slope.reshape(*problem.shape[:-1], *slope.shape[1:]))
 

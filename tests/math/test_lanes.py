@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrb.math.lanes import Work, of_lanes, work_off
+from jaxrb.math.lanes import Work, of_lanes, where_needed, work_off
 
 
 def needed(problems):
@@ -106,3 +106,25 @@ def test_derivatives_of_all_orders_and_modes():
                 for _ in range(order - 1):
                     function = others(function)
                 np.testing.assert_allclose(jax.jit(function)(a), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("n", [7, 600, 5000])
+def test_only_what_is_needed_is_worked_on(n):
+    """Few columns of many, in chunks of which none may touch a column that is not needed."""
+
+    def slopes(columns):
+        return jnp.sqrt(columns)[None] / columns[None, 1:]
+
+    def wanted(columns):
+        return columns[0] > 0
+
+    problems = (
+        numbers(n).at[0].set(jnp.where(jnp.arange(n) % 3 == 1, 2.0 + jnp.arange(float(n)), -1.0))
+    )
+    with jax.debug_nans(True):
+        found = jax.jit(where_needed(slopes, wanted, (1.0, 1.0)))(problems)
+    assert found.shape == (1, 2, n)
+    mask = np.asarray(problems[0] > 0)
+    squares = np.asarray(problems)[:, mask]
+    np.testing.assert_allclose(found[0][:, mask], np.sqrt(squares) / squares[1], rtol=1e-15)
+    assert not np.any(found[0][:, ~mask])
