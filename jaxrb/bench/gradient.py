@@ -1,4 +1,4 @@
-"""What derivatives cost: their time over that of the forward run."""
+"""The cost of derivatives: their time over that of the forward run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run(batches: tuple[int, ...], rounds: int, dtype: str) -> None:
 
 
 def programs() -> dict[str, Callable]:
-    """From a batch of initial heights [m] to final heights [m] or their derivatives."""
+    """Functions from initial heights [m] to final heights [m] or their derivatives, of batches."""
     world, state = CASE.build()
 
     def final_height(world, height):

@@ -1,4 +1,4 @@
-"""What a frictional impact costs, next to steps of Euler's rule through it."""
+"""The cost of a frictional impact, relative to steps of Euler's rule through it."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def run(batches: tuple[int, ...], rounds: int, dtype: str) -> None:
 
 
 def _in_flight(rounds: int) -> str:
-    """What friction costs a simulation."""
+    """The cost of friction in a simulation."""
     world, state = CASE.build()
     states = jax.vmap(start, in_axes=(None, 0))(state, heights(LANES))
     method = LGVCI(CASE.dt)

@@ -85,7 +85,7 @@ def _union() -> tuple[World, State]:
 
 
 def _cube() -> tuple[World, State]:
-    """With sides of 2 sqrt(3) and rounded by 1e-13."""
+    """A cube with sides of 2 sqrt(3), rounded by 1e-13."""
     return _thrown(Rounded(Box((math.sqrt(3.0),) * 3), 1e-13), (2.0, 2.0, 2.0))
 
 

@@ -76,7 +76,7 @@ class EnergyMidpoint(AbstractFlow):
 
 
 class _Load(NamedTuple):
-    """What the force of the pin depends on; vectors in the frame of the body at the start."""
+    """The numbers on which the force of the pin depends, in the body frame at the start."""
 
     arm: Vec3  # X_g: from the pin to the centre of mass [m]
     mass: Float[Array, " n_bodies"]

@@ -65,7 +65,7 @@ class _Step(NamedTuple):
 
 
 def _residual(f: Vec3, step: _Step) -> Vec3:
-    """Of the first equation times h/2, with f = v/f0: J f + f x J f - (1 + f.f) k."""
+    """The residual of the first equation times h/2, J f + f x J f - (1 + f.f) k with f = v/f0."""
     pulled, _ = _impulses(_unit(f), step)
     jf = step.inertia.matvec(f)
     k = (step.momentum - pulled) * (0.5 * step.duration)
