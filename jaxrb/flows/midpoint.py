@@ -48,7 +48,7 @@ class AbstractMidpoint(AbstractFlow):
 
     Attributes:
         iterations: at most, of Newton's rule for Omega. With the default a step can turn the
-            body by about 1.5 rad; beyond, it may report failure. The remedy is a smaller dt.
+            body by about 1.5 rad; beyond, it may have to be taken in parts.
     """
 
     iterations: int = eqx.field(default=12, static=True)

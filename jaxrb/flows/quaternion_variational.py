@@ -33,7 +33,7 @@ class QuaternionVariational(AbstractFlow):
     Order 2, symplectic. Conserves the discrete angular momentum, which is the momentum of the
     states it returns, and the energy of free bodies; that of pinned ones oscillates without
     drift. It starts from the given momentum. Its equations have no real solution once
-    |Omega| dt is above about 1, where the step reports failure.
+    |Omega| dt is above about 1; such a step is taken in parts.
 
     Attributes:
         iterations: of Halley's rule for the free motion and, for pinned bodies, of Newton's
