@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._text import described
-from .._validate import real_array, require
+from .._validate import known, real_array, require
 from ..bodies import AbstractLoad, ConstantForce, Pin, RigidBody
 from ..impact import AbstractContactLaw, Coulomb, Frictionless
 from ..shapes import HalfSpace
@@ -110,6 +110,12 @@ class World(eqx.Module):
     @property
     def _laws(self) -> list[AbstractContactLaw]:
         return [self.contact_law, *(special.law for special in self.pair_laws)]
+
+    @property
+    def elastic(self) -> bool:
+        """Whether no impact is known to lose energy, so that none can bring a body to rest."""
+        known_ones = [known(law.restitution) for law in self._laws]
+        return not self.frictional and all(e is not None and np.all(e == 1) for e in known_ones)
 
     @property
     def frictional(self) -> bool:
