@@ -163,7 +163,7 @@ class _Search(eqx.Module):
     lower: Float[Array, ""]  # a duration before it
     upper: Float[Array, ""]  # one after
     release: Bool[Array, ""]  # whether it is a release that is before the upper one
-    iterations: Int[Array, ""]
+    iterations: Int[Array, ""]  # that locate an event, or look for a shorter flight
 
 
 class _Carry(eqx.Module):
@@ -250,7 +250,7 @@ def advance(
         if events.deferred:
             waiting = event._replace(contact=event.contact & case.event)
         anew = accept | case.halve
-        inspected = select(anew, plan.detector.start(like), inspection.state)
+        inspected = select(anew, plan.detector.start(events, course.phase), inspection.state)
         log = carry.log
         if log is not None:
             log = log.write(case, trial, event)
@@ -259,7 +259,7 @@ def advance(
         return _Carry(course, status, search, inspected, waiting, log)
 
     waiting = _no_event(events, course) if events.deferred else None
-    carry = _Carry(course, status, idle, plan.detector.start(like), waiting, log)
+    carry = _Carry(course, status, idle, plan.detector.start(events, course.phase), waiting, log)
     if events.deferred:
         carry = _in_rounds(unfinished, iteration, carry, grid, events)
     else:
@@ -420,6 +420,7 @@ def _aim(
     refined = jnp.where(~search.locating & ~case.begin, elsewhere, refined)
     refined = jnp.where(case.halve, 0.5 * trial, refined)
     accept = case.accept
+    searching = (case.begin | case.refine | case.halve).astype(jnp.int32)
     following = jnp.where(case.part, jnp.minimum(2 * trial, size), size)
     return _Search(
         trial=jnp.where(accept, following, refined),
@@ -428,7 +429,7 @@ def _aim(
         lower=lower,
         upper=upper,
         release=bracket.release,
-        iterations=jnp.where(accept, 0, search.iterations + 1),
+        iterations=jnp.where(accept, 0, search.iterations + searching),
     )
 
 
