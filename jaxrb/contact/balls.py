@@ -40,11 +40,11 @@ class BetweenBalls(AbstractContacts):
         return ContactKinematics(rate, inverse_mass, across / self.distance)
 
     def _push(self, phase, impulse, where):
-        """At the one contact that is chosen, if any."""
-        push = at(where, self.normal * jnp.broadcast_to(impulse, where.shape))
-        first, second = self._bodies(where, phase)
-        sign = first.astype(self.gap.dtype) - second.astype(self.gap.dtype)
-        momentum = phase.linear_momentum + jax.tree.map(lambda leaf: leaf * sign, push)
+        push = self.normal * jnp.where(where, impulse, 0.0)
+        first, second = (jax.tree.map(lambda p, k=k: jnp.sum(p, axis=k), push) for k in (1, 0))
+        others = (self.start, len(phase.position.x) - self.start - len(self.radius))
+        change = jax.tree.map(lambda own: jnp.pad(own, others), first - second)
+        momentum = phase.linear_momentum + change
         return Phase(
             phase.position, phase.orientation, momentum, phase.angular_momentum, phase.stretch
         )
