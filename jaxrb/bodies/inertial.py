@@ -83,6 +83,24 @@ class Inertial(eqx.Module):
             linear, angular = select(pivot.pinned, held, (linear, angular))
         return Phase(phase.position, phase.orientation, linear, angular, phase.stretch)
 
+    def with_pins(
+        self, inverse_mass: Float[Array, "..."], phase: Phase, normal: Vec3, lever: Vec3
+    ) -> Float[Array, "..."]:
+        """The rate of a point of each body along a normal by an impulse of 1 N s along it there
+        [1/kg]: of pinned bodies about their points, of free ones as given.
+
+        Args:
+            inverse_mass: of free bodies [1/kg].
+            phase: of the bodies.
+            normal: unit, world.
+            lever: rho x R^T n about the centre of mass, body frame [m].
+        """
+        if self.pivot is None:
+            return inverse_mass
+        lever = lever + cross(self.pivot.arm, rotate_inverse(phase.orientation, normal))
+        pinned = dot(lever, self.pivot.inertia.solve(lever))
+        return jnp.where(self.pivot.pinned, pinned, inverse_mass)
+
     def joint_errors(self, phase: Phase) -> tuple[Vec3, Vec3]:
         """How far pinned bodies are off their points [m], and slip there [m/s]; 0 for others."""
         pivot = self.pivot

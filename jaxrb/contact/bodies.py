@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
-from ..math import cross, norm, rotate, rotate_inverse
+from ..math import Quat, Vec3, cross, norm, rotate, rotate_inverse
 from .base import AbstractContactSet
 from .forms import AbstractForm, Nearest
 from .points import ContactPoints, Incidence, Points
@@ -37,18 +39,44 @@ class BodyContacts(AbstractContactSet):
     def searched(self):
         return any(isinstance(form, Nearest) for form in self.forms)
 
-    def _find(self, phase):
-        first, second = (Incidence(side) for side in zip(*self.pairs, strict=True))
-        x, q = first.gather((phase.position, phase.orientation))
-        y, p = second.gather((phase.position, phase.orientation))
-        shift, turn = rotate_inverse(q, y - x), q.conjugate() * p
-        gap, normal, point = jax.vmap(separation)(*self.forms, shift, turn)
-        points = (point + normal * gap, rotate_inverse(turn, point - shift))
-        levers = (cross(points[0], normal), cross(points[1], rotate_inverse(turn, normal)))
-        size = norm(x) + norm(y) + norm(points[0]) + norm(points[1])
-        round_off = 8 * jnp.finfo(gap.dtype).eps * size
-        sides = (Points(first, points[0], levers[0]), Points(second, points[1], levers[1]))
-        return ContactPoints(gap, round_off, rotate(q, normal), sides)
+    def _find(self, t, phase):
+        bodies = [Incidence(side) for side in zip(*self.pairs, strict=True)]
+        poses = (side.gather((phase.position, phase.orientation)) for side in bodies)
+        found = closest(self.forms, *poses)
+        sides = (Points(side, *own) for side, own in zip(bodies, found.sides, strict=True))
+        return ContactPoints(found.gap, found.round_off, found.normal, tuple(sides))
+
+
+class Closest(NamedTuple):
+    """Where pairs of solids are closest; components of shape (n_contacts,)."""
+
+    gap: Float[Array, " n_contacts"]  # [m]
+    round_off: Float[Array, " n_contacts"]  # of the gap [m]
+    normal: Vec3  # into the first, world
+    # Of both the point rho in its own frame, and rho x R^T n [m].
+    sides: tuple[tuple[Vec3, Vec3], tuple[Vec3, Vec3]]
+
+
+def closest(
+    forms: tuple[AbstractForm, AbstractForm],
+    first: tuple[Vec3, Quat],
+    second: tuple[Vec3, Quat],
+) -> Closest:
+    """Where solids are closest to each other.
+
+    Args:
+        forms: of the solids, stacked.
+        first, second: poses of their frames in the world; components of shape (n_contacts,).
+    """
+    (x, q), (y, p) = first, second
+    shift, turn = rotate_inverse(q, y - x), q.conjugate() * p
+    gap, normal, point = jax.vmap(separation)(*forms, shift, turn)
+    points = (point + normal * gap, rotate_inverse(turn, point - shift))
+    levers = (cross(points[0], normal), cross(points[1], rotate_inverse(turn, normal)))
+    size = norm(x) + norm(y) + norm(points[0]) + norm(points[1])
+    round_off = 8 * jnp.finfo(gap.dtype).eps * size
+    sides = ((points[0], levers[0]), (points[1], levers[1]))
+    return Closest(gap, round_off, rotate(q, normal), sides)
 
 
 def stacked(trees: Sequence):

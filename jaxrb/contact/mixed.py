@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 from ..bodies import RigidBody
 from ..shapes import HalfSpace, Sphere
 from .balls import BallContacts
-from .base import AbstractContacts, AbstractContactSet
+from .base import AbstractContacts, AbstractContactSet, Chosen
 from .bodies import BodyContacts, stacked
 from .half_space import HalfSpaceContacts
 from .separation import prepare
@@ -31,10 +31,10 @@ class Mixed(AbstractContacts):
             _row, *(contacts.kinematics(phase, inertial) for contacts in self.found)
         )
 
-    def _push(self, phase, impulse, where):
+    def _push(self, phase, impulse, where, inertial):
         own = zip(self.found, self._split(impulse), self._split(where), strict=True)
         for contacts, impulses, chosen in own:
-            phase = contacts.apply_impulse(phase, impulses, chosen)
+            phase = contacts.apply_impulse(phase, impulses, chosen, inertial)
         return phase
 
     def _chosen(self, phase, which):
@@ -43,16 +43,16 @@ class Mixed(AbstractContacts):
             contacts._chosen(phase, own)
             for contacts, own in zip(self.found, self._split(which), strict=True)
         )
-        normal, sides = first
+        normal, sides, drift = first
         sides = list(sides)
-        for other, its_sides in others:
-            normal = normal + other
-            for k, (body, arm) in enumerate(its_sides):
+        for other in others:
+            normal, drift = normal + other.normal, drift + other.drift
+            for k, (body, arm) in enumerate(other.sides):
                 if k < len(sides):
                     sides[k] = (sides[k][0] | body, sides[k][1] + arm)
                 else:
                     sides.append((body, arm))
-        return normal, tuple(sides)
+        return Chosen(normal, tuple(sides), drift)
 
     def _split(self, row: Array) -> list[Array]:
         shapes = [contacts.gap.shape for contacts in self.found]
@@ -77,8 +77,8 @@ class MixedContacts(AbstractContactSet):
     def searched(self):
         return any(contacts.searched for contacts in self.sets)
 
-    def _find(self, phase):
-        found = tuple(contacts.find(phase) for contacts in self.sets)
+    def _find(self, t, phase):
+        found = tuple(contacts.find(t, phase) for contacts in self.sets)
         gap = _row(*(contacts.gap for contacts in found))
         return Mixed(gap, _row(*(contacts.round_off for contacts in found)), found)
 
@@ -103,7 +103,8 @@ def all_contacts(
     """
     sets: list[AbstractContactSet] = []
     if obstacles:
-        sets.append(HalfSpaceContacts.of(bodies, obstacles, standing=standing))
+        planes = list(enumerate(obstacles))
+        sets.append(HalfSpaceContacts.of(bodies, planes, standing=standing))
     if pairs:
         sets += _between(bodies, pairs, len(obstacles))
     if len(sets) > 1:

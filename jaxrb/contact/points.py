@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from ..bodies import Inertial, Phase
-from ..math import Vec3, dot, norm, rotate_inverse
-from .base import AbstractContacts, ContactKinematics
+from ..math import Vec3, dot, norm, zeros_like
+from .base import AbstractContacts, Chosen, ContactKinematics, Surface
 from .single import at
 
 
@@ -70,6 +70,7 @@ class ContactPoints(AbstractContacts):
     round_off: Float[Array, " n_contacts"]
     normal: Vec3  # into the body of the first side, world
     sides: tuple[Points, ...]  # two, or the one opposite to an obstacle
+    surface: Surface | None = None  # of obstacles that move
 
     def _kinematics(self, phase: Phase, inertial: Inertial) -> ContactKinematics:
         zero = jnp.zeros_like(self.gap)
@@ -80,24 +81,30 @@ class ContactPoints(AbstractContacts):
             arm, over_inertia = norm(side.point), own.inertia.solve(side.lever)
             rate = dot(over_inertia, moving.angular_momentum) * sign
             spin, bend, arms = spin + rate, bend + rate**2 / arm, arms + arm
-            inverse_mass = inverse_mass + 1 / own.mass + dot(over_inertia, side.lever)
+            free = 1 / own.mass + dot(over_inertia, side.lever)
+            inverse_mass = inverse_mass + own.with_pins(free, moving, self.normal, side.lever)
             relative = relative + own.velocity(moving) * sign
+        if self.surface is not None:
+            relative = relative - self.surface.velocity
+            bend = bend + self.surface.acceleration
         along = dot(self.normal, relative)
         across = jnp.maximum(dot(relative, relative) - along**2, 0.0)
         return ContactKinematics(along + spin, inverse_mass, bend + across / arms)
 
-    def _push(self, phase, impulse, where):
+    def _push(self, phase, impulse, where, inertial):
         size, n_bodies = jnp.where(where, impulse, 0.0), phase.position.x.shape[0]
-        linear, angular = phase.linear_momentum, phase.angular_momentum
+        total = zeros_like((phase.linear_momentum, phase.angular_momentum))
         for side, sign in zip(self.sides, (1, -1), strict=False):
             pushes = (self.normal * (sign * size), side.lever * (sign * size))
-            push, turn = side.incidence.scatter(pushes, n_bodies)
-            linear, angular = linear + push, angular + turn
-        return Phase(phase.position, phase.orientation, linear, angular, phase.stretch)
+            own = side.incidence.scatter(pushes, n_bodies)
+            total = jax.tree.map(jnp.add, total, own)
+        return inertial.pushed(phase, *total)
 
     def _chosen(self, phase, which):
         n_bodies = phase.position.x.shape[0]
         sides = [
             (side.incidence.chosen(which, n_bodies), at(which, side.point)) for side in self.sides
         ]
-        return at(which, self.normal), tuple(sides)
+        normal = at(which, self.normal)
+        moving = zeros_like(normal) if self.surface is None else at(which, self.surface.velocity)
+        return Chosen(normal, tuple(sides), moving)

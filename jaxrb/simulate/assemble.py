@@ -94,7 +94,7 @@ def _impacts(run: Run, n: int, grid: TimeGrid, system: System, world: World) -> 
     used = jnp.arange(n, dtype=jnp.int32) < count
 
     def geometry(entry: Impact):
-        found = contacts.find(entry.before)
+        found = contacts.find(time(entry.step, entry.offset), entry.before)
         order = jnp.arange(contacts.number, dtype=jnp.int32).reshape(contacts.shape)
         single = found.single(entry.before, order == entry.contact, system.inertial)
         body = single.sides[0].body

@@ -38,6 +38,7 @@ class AbstractDetector(eqx.Module):
     def inspect(
         self,
         state: State,
+        t: Float[Array, ""],
         start: Phase,
         end: Phase,
         trial: Float[Array, ""],
@@ -49,6 +50,7 @@ class AbstractDetector(eqx.Module):
 
         Args:
             state: of the search within this flight.
+            t: time at the end of the trial [s].
             start, end: of the trial.
             trial: its duration [s].
             remaining: of the step [s].
@@ -63,7 +65,7 @@ class EndOfStep(AbstractDetector):
     def start(self, like):
         return None
 
-    def inspect(self, state, start, end, trial, remaining, mode, events):
+    def inspect(self, state, t, start, end, trial, remaining, mode, events):
         return Inspection(None, jnp.zeros((), bool), trial)
 
 
@@ -93,8 +95,8 @@ class Interior(AbstractDetector):
     def start(self, like):
         return _Dip(jnp.zeros((), jnp.int32), jnp.zeros_like(like), jnp.zeros((), jnp.int32))
 
-    def inspect(self, state: _Dip, start, end, trial, remaining, mode, events):
-        before, after = events.contacts(start), events.contacts(end)
+    def inspect(self, state: _Dip, t, start, end, trial, remaining, mode, events):
+        before, after = events.contacts(t - trial, start), events.contacts(t, end)
         if before is None or after is None:
             return Inspection(state, jnp.zeros((), bool), trial)
         inertial = events.system.inertial

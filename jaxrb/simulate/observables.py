@@ -20,7 +20,7 @@ def gaps(world: World, state: State) -> Float[Array, "n_bodies n_obstacles"]:
     if system.contacts is None:
         return least
     body, obstacle = partners(world, system.contacts).T
-    gap = system.contacts.find(phase).gap.reshape(-1)
+    gap = system.contacts.find(jnp.zeros_like(state.position[0, 0]), phase).gap.reshape(-1)
     own = obstacle < len(world.obstacles)
     return least.at[body[own], obstacle[own]].min(gap[own])
 
@@ -37,7 +37,7 @@ def pair_gaps(world: World, state: State) -> Float[Array, " n_pairs"]:
     if not world.pairs:
         return least
     assert system.contacts is not None
-    gap = system.contacts.find(phase).gap.reshape(-1)
+    gap = system.contacts.find(jnp.zeros_like(state.position[0, 0]), phase).gap.reshape(-1)
     number = {pair: k for k, pair in enumerate(world.pairs)}
     first, second = partners(world, system.contacts).T
     other = second - len(world.obstacles)

@@ -173,8 +173,8 @@ def solve(world: World, state: State, numbers: Numbers, program: Program, progre
     args = eqx.combine(numbers.args, jax.tree.unflatten(structure, leaves))
     state = method.prepare(world, state)
     system, phase = method.build(world, state, args)
-    code = initial_code(world, state, system, phase)
     grid = numbers.grid
+    code = initial_code(grid.t0, world, state, system, phase)
     in_order = numbers.in_order & (grid.t1 >= grid.t0) & (grid.dt > 0)
     code = jnp.where((code == Code.successful) & ~in_order, jnp.int32(Code.invalid_times), code)
     run = method.run(system, phase, code, grid, numbers.times, program.wanted, progress)

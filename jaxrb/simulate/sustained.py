@@ -58,7 +58,7 @@ def constrained_flow(
     error = jnp.maximum(error, jnp.max(jax.lax.stop_gradient(missed**2)))
     motion = contacts.kinematics(end, system.inertial)
     stopping = _solve(contacts, motion, held, -motion.normal_velocity, system)
-    return Step(contacts.apply_impulse(end, stopping, held), error, work)
+    return Step(contacts.apply_impulse(end, stopping, held, system.inertial), error, work)
 
 
 def reaction(
@@ -122,7 +122,8 @@ def bounce(
 
     pushing = jax.lax.fori_loop(0, _OPENINGS, open_pulled, held)
     impulse = _solve(contacts, motion, struck | pushing, change, system)
-    return contacts.apply_impulse(end, impulse, struck | pushing), pushing
+    after = contacts.apply_impulse(end, impulse, struck | pushing, system.inertial)
+    return after, pushing
 
 
 def landing(
@@ -149,7 +150,7 @@ def stand(
     normal velocity."""
     motion = contacts.kinematics(bounced, system.inertial)
     impulse = _solve(contacts, motion, held | landing, -motion.normal_velocity, system)
-    stopped = contacts.apply_impulse(bounced, impulse, held | landing)
+    stopped = contacts.apply_impulse(bounced, impulse, held | landing, system.inertial)
     return select(jnp.any(landing, axis=1), stopped, bounced)
 
 
@@ -247,7 +248,7 @@ def _gaps(flow, impulse, t, duration, phase, held, system) -> PerContact:
 
 def _kicked(flow, impulse, t, duration, phase, held, system) -> Step:
     contacts = system.at_half_spaces(phase)
-    start = contacts.apply_impulse(phase, impulse, held)
+    start = contacts.apply_impulse(phase, impulse, held, system.inertial)
     return flow.step(t, duration, start, system.dynamics)
 
 

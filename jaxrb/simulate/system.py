@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from ..bodies import ConstantForce, Dynamics, Inertial, Phase, State
 from ..bodies.rigid_body import possible_inertia
@@ -42,7 +42,8 @@ class System(eqx.Module):
     def at_half_spaces(self, phase: Phase) -> AtHalfSpaces:
         """The contacts, of a world in which bodies do not touch each other."""
         assert self.contacts is not None
-        contacts = self.contacts.find(phase)
+        # These half-spaces stay where they are.
+        contacts = self.contacts.find(jnp.zeros_like(phase.position.x[0]), phase)
         assert isinstance(contacts, AtHalfSpaces)
         return contacts
 
@@ -170,8 +171,10 @@ def to_state(system: System, world: World, phase: Phase) -> State:
     return jax.tree.map(lambda leaf: _permute(leaf, back), state)
 
 
-def initial_code(world: World, state: State, system: System, phase: Phase) -> Int[Array, ""]:
-    """The result code of a start that cannot be simulated.
+def initial_code(
+    t0: Float[Array, ""], world: World, state: State, system: System, phase: Phase
+) -> Int[Array, ""]:
+    """The result code of a start at t0 [s] that cannot be simulated.
 
     Constructors have checked the numbers they could see; traced ones are checked here.
     """
@@ -191,7 +194,7 @@ def initial_code(world: World, state: State, system: System, phase: Phase) -> In
     lawful = system.contact_law.lawful()
     penetrating = lost = jnp.zeros((), bool)
     if system.contacts is not None:
-        contacts = system.contacts.find(phase)
+        contacts = system.contacts.find(t0, phase)
         lost = jnp.any(jnp.isnan(contacts.gap))
         penetrating = jnp.any(contacts.gap < -4 * contacts.round_off)
     return first_failure(

@@ -34,17 +34,19 @@ def test_many_impulses_at_once(bodies):
     world = rb.World(bodies, pairs=pairs)
     state = scattered(bodies)
     system, phase = build(world, state)
-    contacts = system.contacts.find(phase)
+    contacts = system.contacts.find(jnp.zeros(()), phase)
     rng = np.random.default_rng(1)
     impulse = jnp.asarray(rng.normal(size=contacts.gap.shape))
     touching = ~np.eye(len(bodies), dtype=bool)
-    everywhere = jnp.asarray(np.broadcast_to(touching if impulse.ndim == 2 else True, impulse.shape))
-    together = contacts.apply_impulse(phase, impulse, everywhere)
+    everywhere = jnp.asarray(
+        np.broadcast_to(touching if impulse.ndim == 2 else True, impulse.shape)
+    )
+    together = contacts.apply_impulse(phase, impulse, everywhere, system.inertial)
     one_by_one = phase
     for index in np.argwhere(np.asarray(everywhere)):
         here = jnp.zeros(impulse.shape, bool).at[tuple(index)].set(True)
         before = contacts.kinematics(one_by_one, system.inertial)
-        one_by_one = contacts.apply_impulse(one_by_one, impulse, here)
+        one_by_one = contacts.apply_impulse(one_by_one, impulse, here, system.inertial)
         change = contacts.kinematics(one_by_one, system.inertial).normal_velocity
         change = (change - before.normal_velocity)[tuple(index)]
         np.testing.assert_allclose(
