@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -79,6 +79,20 @@ def closest(
     return Closest(gap, round_off, rotate(q, normal), sides)
 
 
-def stacked(trees: Sequence):
-    """One tree whose leaves have a leading axis over `trees`."""
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+class Kinds:
+    """Pairs of forms, sorted by what can be stacked."""
+
+    def __init__(self):
+        self._kinds: dict[tuple, list] = {}
+
+    def add(self, forms: tuple[AbstractForm, AbstractForm], contact: Any, *more: Any) -> None:
+        """A contact, by its forms and by what else must be equal."""
+        leaves, structure = jax.tree.flatten(forms)
+        kind = structure, *(leaf.shape for leaf in leaves), *more
+        self._kinds.setdefault(kind, []).append((contact, forms))
+
+    def stacked(self) -> Iterator[tuple[tuple[AbstractForm, AbstractForm], tuple]]:
+        """The forms of each kind, stacked, and its contacts."""
+        for entries in self._kinds.values():
+            contacts, forms = zip(*entries, strict=True)
+            yield jax.tree.map(lambda *leaves: jnp.stack(leaves), *forms), contacts

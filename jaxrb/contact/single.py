@@ -82,6 +82,30 @@ class SingleContact(eqx.Module):
         side = self.sides[0]
         return at(side.body, phase.position) + rotate(side.orientation, side.arm)
 
+    def impulse_between(self, before: Phase, after: Phase, inertial: Inertial) -> Vec3:
+        """The impulse on the first body between two phases, world [N s].
+
+        It is the change of a free body's momentum. Of pinned bodies alone, whose pins add theirs,
+        it is that along the normal which changes the normal velocity as it does: without friction.
+        """
+        normal, first = self.axes[2], self.sides[0]
+
+        def change(of):
+            return of(after) - of(before)
+
+        if inertial.pivot is None:
+            return change(lambda phase: at(first.body, phase.linear_momentum))
+        speed = sum(
+            sign * dot(normal, change(lambda phase, side=side: side.velocity(phase, inertial)))
+            for side, sign in zip(self.sides, (1, -1), strict=False)
+        )
+        found = normal * (speed / self.inverse_inertia.diagonal.z)
+        for side, sign in reversed(list(zip(self.sides, (1, -1), strict=False))):
+            free = jnp.any(side.body & ~inertial.pivot.pinned)
+            own = change(lambda phase, side=side: at(side.body, phase.linear_momentum)) * sign
+            found = select(free, own, found)
+        return found
+
     def apply(self, impulse: Vec3, phase: Phase, inertial: Inertial) -> Phase:
         """The phase after an impulse on the first body, contact frame [N s] (Jia and Wang,
         eq. 1); the second gets its reaction."""

@@ -13,7 +13,7 @@ from jaxtyping import Array, Bool, Float, Int
 from ..bodies import ConstantForce, Dynamics, Inertial, Phase, State
 from ..bodies.rigid_body import possible_inertia
 from ..bodies.state import UNIT_TOLERANCE, check_bodies, from_phase, to_phase
-from ..contact import AbstractContactSet, AtHalfSpaces, all_contacts
+from ..contact import AbstractContactSet, AtHalfSpaces, Moving, all_contacts
 from ..impact import AbstractContactLaw, Coulomb, Frictionless
 from ..math import Vec3, cross, dot
 from .results import Code, first_failure
@@ -68,7 +68,7 @@ def build(
     Args:
         world: and what moves it.
         state: of its bodies.
-        args: of the loads.
+        args: of the loads, and of obstacles that move.
         standing: whether contacts can last (see `HalfSpaceContacts.of`).
 
     Raises:
@@ -91,7 +91,17 @@ def build(
     inertial = Inertial.of(bodies, dtype, [world.pins[i] for i in order])
     place = np.argsort(order)
     pairs = [(int(place[i]), int(place[j])) for i, j in world.pairs]
-    contacts = all_contacts(bodies, world.obstacles, pairs, standing=standing)
+    pinned = [world.pins[i] is not None for i in order]
+    contacts = all_contacts(
+        bodies, world.obstacles, pairs, pinned=pinned, args=args, standing=standing
+    )
+    if standing and contacts is not None and world.joints:
+        raise ValueError(
+            'on_zeno="rest" is sustained contact of free bodies: World.joints must be empty, or '
+            'use on_zeno="stop".'
+        )
+    if contacts is not None and world.joints and world.frictional:
+        _check_pinned_friction(world, contacts)
     dynamics = _dynamics(world, inertial, args, order)
     law = world.contact_law if contacts is None else _law(world, contacts)
     ranks = None if contacts is None else _ranks(world, contacts)
@@ -151,6 +161,20 @@ def partners(world: World, contacts: AbstractContactSet) -> Int[np.ndarray, "n_c
     return np.stack([order[first], np.where(with_body, of_body, second)], axis=1)
 
 
+def _check_pinned_friction(world: World, contacts: AbstractContactSet) -> None:
+    """Raises `ValueError` where both sides of a contact with friction are held: an impulse towards
+    a pin moves nothing, so that no slip tells how large it is."""
+    held = [pin is not None for pin in world.pins]
+    for body, other in partners(world, contacts):
+        place = other - len(world.obstacles)
+        if held[body] and (place < 0 or held[place]):
+            what = f"obstacle {other}" if place < 0 else f"body {place}, which is pinned too,"
+            raise ValueError(
+                f"World.contact_law: pinned body {body} can hit {what} without friction alone. Use "
+                "Frictionless laws, or leave the pair out of World.pairs."
+            )
+
+
 def _ranks(world: World, contacts: AbstractContactSet) -> tuple[int, ...] | None:
     """Contacts with obstacles come before those of pairs, each by the numbers of both."""
     numbers = partners(world, contacts)
@@ -182,7 +206,9 @@ def initial_code(
     numbers = jax.tree.leaves((eqx.filter(world, eqx.is_inexact_array), system.inertial, phase))
     finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in numbers]))
     length = jnp.sqrt(jnp.sum(state.quaternion**2, axis=-1))
-    lengths = [length for body in world.bodies for length in body.shape.lengths()]
+    shapes = [body.shape for body in world.bodies]
+    shapes += [o.shape if isinstance(o, Moving) else o for o in world.obstacles]
+    lengths = [length for shape in shapes for length in shape.lengths()]
     possible = (
         jnp.all(possible_inertia(system.inertial.inertia))
         & jnp.all(system.inertial.mass > 0)
@@ -195,7 +221,10 @@ def initial_code(
     penetrating = lost = jnp.zeros((), bool)
     if system.contacts is not None:
         contacts = system.contacts.find(t0, phase)
-        lost = jnp.any(jnp.isnan(contacts.gap))
+        unknown = jnp.any(jnp.isnan(contacts.gap))
+        # Where no point is searched for, it is a motion that is not a number.
+        lost = unknown & system.contacts.searched
+        finite &= ~unknown | system.contacts.searched
         penetrating = jnp.any(contacts.gap < -4 * contacts.round_off)
     return first_failure(
         (~finite, Code.non_finite),
