@@ -97,9 +97,13 @@ class Inertial(eqx.Module):
         """
         if self.pivot is None:
             return inverse_mass
-        lever = lever + cross(self.pivot.arm, rotate_inverse(phase.orientation, normal))
-        pinned = dot(lever, self.pivot.inertia.solve(lever))
-        return jnp.where(self.pivot.pinned, pinned, inverse_mass)
+        arm, pinned = self.pivot.arm, self.pivot.pinned
+        about = lever + cross(arm, rotate_inverse(phase.orientation, normal))
+        # Where the normal passes through the pin nothing moves, and nothing closes: any number
+        # serves but zero, by which impulses would be divided.
+        round_off = 8 * jnp.finfo(inverse_mass.dtype).eps
+        pinned &= dot(about, about) > round_off**2 * (dot(arm, arm) + dot(lever, lever))
+        return jnp.where(pinned, dot(about, self.pivot.inertia.solve(about)), inverse_mass)
 
     def joint_errors(self, phase: Phase) -> tuple[Vec3, Vec3]:
         """How far pinned bodies are off their points [m], and slip there [m/s]; 0 for others."""
