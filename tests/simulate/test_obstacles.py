@@ -90,6 +90,21 @@ def test_an_ellipsoid_on_the_edge_of_a_box():
     np.testing.assert_allclose(after.angular_velocity[0, 0], size * lever / inertia, atol=1e-12)
 
 
+@pytest.mark.slow
+def test_a_ball_in_a_bowl():
+    """A hole in a box, which a ball hits where its centre is 0.4 from that of the hole."""
+    bowl = rb.Difference(rb.Box((0.7, 0.7, 0.7)), rb.Placed(rb.Sphere(0.5), (0.0, 0.0, 0.7)))
+    world = rb.World([rb.RigidBody(rb.Sphere(0.1), 1.0)], [bowl], gravity=(0, 0, 0))
+    save = rb.SaveAt(final=True, impacts=2)
+    sol = rb.simulate(world, state((0.11, 0, 1.0), (0, 0, -1.0)), METHOD, 1.0, save=save)
+    assert int(sol.impacts.count) == 1
+    depth = np.sqrt(0.4**2 - 0.11**2)
+    np.testing.assert_allclose(sol.impacts.time[0], 0.3 + depth, atol=1e-13)
+    normal = np.array([0.11, 0.0, -depth]) / 0.4
+    expected = np.array([0, 0, -1.0]) - 2 * depth / 0.4 * normal
+    np.testing.assert_allclose(sol.final.velocity[0], expected, atol=1e-12)
+
+
 def hills(z):
     """About the distance from a ball with hills."""
     return jnp.sqrt(z @ z) - 1.0 - 0.05 * jnp.sin(4 * z[0]) * jnp.cos(3 * z[1])
