@@ -23,7 +23,7 @@ def real_array(value: Any, name: str, shape: tuple[int, ...] | None = None) -> F
         ValueError: naming the argument, if it is not real numbers of that shape.
     """
     try:
-        array = jnp.asarray(value)
+        array = _array(value)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} must be an array of real numbers; got {value!r}.") from error
     if jnp.issubdtype(array.dtype, jnp.integer) or array.dtype == bool:
@@ -33,6 +33,14 @@ def real_array(value: Any, name: str, shape: tuple[int, ...] | None = None) -> F
     if shape is not None and array.shape != shape:
         raise ValueError(f"{name} must have shape {shape}; got {array.shape}.")
     return array
+
+
+def _array(value: Any) -> Array:
+    """As an array; numbers that are known stay so inside of jit, and can be checked there."""
+    if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(value)):
+        return jnp.asarray(value)
+    with jax.ensure_compile_time_eval():
+        return jnp.asarray(value)
 
 
 def known(array: Any) -> np.ndarray | None:
@@ -114,7 +122,7 @@ def body_index(value: Any, name: str, of: str = "a body") -> int:
     return int(value)
 
 
-def one_of(value: Any, allowed: tuple[str, ...], name: str) -> str:
+def one_of(value: Any, allowed: tuple[str | None, ...], name: str) -> Any:
     """`value`, if it is allowed; raises `ValueError` otherwise."""
     if value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}; got {value!r}.")

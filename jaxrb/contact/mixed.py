@@ -106,8 +106,7 @@ def all_contacts(
         standing: whether contacts can last (see `HalfSpaceContacts.of`).
 
     Raises:
-        ValueError: naming both, if the gap between two of the solids cannot be computed; if
-            contacts are to last at anything but half-spaces that stay.
+        ValueError: naming both, if the gap between two of the solids cannot be computed.
     """
     sets = with_obstacles(bodies, obstacles, args, standing)
     if pairs:

@@ -122,7 +122,7 @@ def with_obstacles(
         bodies, obstacles, args, standing: as for `all_contacts`.
 
     Raises:
-        ValueError: as `all_contacts` does.
+        ValueError: naming both, if the gap of a body and an obstacle cannot be computed.
     """
     # By whether they move.
     planes: dict[bool, list[tuple[int, HalfSpace]]] = {False: [], True: []}
@@ -138,11 +138,6 @@ def with_obstacles(
             for body, solid in enumerate(solids):
                 for forms in _forms(solid, piece, place):
                     kinds.add(forms, ((body, number), mover), mover is None)
-        if standing and not (mover is None and isinstance(piece, HalfSpace)):
-            raise ValueError(
-                'on_zeno="rest" is sustained contact with half-spaces that stay: '
-                f'{place} is another obstacle. Use on_zeno="stop".'
-            )
     sets: list[AbstractContactSet] = []
     if planes[False]:
         sets.append(HalfSpaceContacts.of(bodies, planes[False], standing=standing))
@@ -154,6 +149,13 @@ def with_obstacles(
         motions = None if moved_by[0] is None else Motions.of(moved_by, args)
         sets.append(ObstacleContacts(forms, own, motions))
     return sets
+
+
+def flat_at_rest(obstacle: AbstractShape | Moving) -> bool:
+    """Whether an obstacle is made of half-spaces that stay, at which contacts can last."""
+    if isinstance(obstacle, Moving):
+        return False
+    return all(isinstance(piece, HalfSpace) for piece in _parts(obstacle))
 
 
 def _pieces(

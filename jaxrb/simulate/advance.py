@@ -32,10 +32,14 @@ from .time_grid import TimeGrid
 ITERATIONS_OF_A_ROUND = 48
 # An event that takes more iterations to locate cannot be located.
 MOST_ITERATIONS = 200
-# A step whose equations have no solution is halved so often; then they have none.
-MOST_HALVINGS = 24
-# Impacts accumulate if a flight takes at most this part of the longest of its step.
+# A flight whose equations have no solution is halved until it takes this part of its step; then
+# they have none. The number of flights that a step can take is thereby bounded, too.
+SMALLEST_PART = 2.0**-10
+# Impacts accumulate if a flight takes at most this part of the longest of its step, or of this
+# part of the step.
 ACCUMULATION = 0.01
+# So many impacts in a step end a simulation even if they accumulate and it is to go on.
+MOST_IMPACTS = 2**20
 
 
 # What the log has in place of the number of an event.
@@ -153,12 +157,13 @@ class _Search(eqx.Module):
     """What the loop knows within a flight."""
 
     trial: Float[Array, ""]  # duration to try next [s]
+    aim: Float[Array, ""]  # of the flight, if nothing happens in it [s]; the rest of the step or
+    # a part of it, where the equations of the flow have no solution for the whole
     locating: Bool[Array, ""]  # an impact or a release is bracketed between:
     lower: Float[Array, ""]  # a duration before it
     upper: Float[Array, ""]  # one after
     release: Bool[Array, ""]  # whether it is a release that is before the upper one
-    part: Bool[Array, ""]  # whether the trial is a part of what had no solution as a whole
-    iterations: Int[Array, ""]
+    iterations: Int[Array, ""]  # that locate an event, or look for a shorter flight
 
 
 class _Carry(eqx.Module):
@@ -205,7 +210,8 @@ def advance(
     """
     like = course.remaining
     zero, no = jnp.zeros_like(like), jnp.zeros((), bool)
-    idle = _Search(course.remaining, no, zero, zero, no, no, jnp.zeros((), jnp.int32))
+    rest = course.remaining
+    idle = _Search(rest, rest, no, zero, zero, no, jnp.zeros((), jnp.int32))
 
     def unfinished(carry: _Carry) -> Bool[Array, ""]:
         going = grid.unfinished(carry.course.step) & (carry.status.code == Code.successful)
@@ -224,11 +230,11 @@ def advance(
         else:
             after, end_mode, event = events.reset(t, end, contacts, guards.event, None, mode)
         inspection = plan.detector.inspect(
-            carry.inspected, t, course.phase, end, trial, course.remaining, mode, events
+            carry.inspected, t, course.phase, end, trial, search.aim, mode, events
         )
-        resolution = 4 * jnp.finfo(like.dtype).eps * course.remaining
+        resolution = _resolution(course)
         case, bracket, failure = _classify(
-            status, search, guards, event, error, inspection.doubtful, resolution
+            grid, course, status, search, guards, event, error, inspection.doubtful
         )
 
         accept = case.accept
@@ -239,14 +245,12 @@ def advance(
             work = course.work + jnp.where(accept, work, 0.0)
         step, remaining, status = _tick(plan, grid, course, status, trial, case, event, failure)
         course = Course(phase, mode, remaining, step, work)
-        search = _aim(
-            search, case, bracket, guards, inspection.elsewhere, course.remaining, resolution
-        )
+        search = _aim(search, case, bracket, guards, inspection.elsewhere, remaining, resolution)
         waiting = None
         if events.deferred:
             waiting = event._replace(contact=event.contact & case.event)
         anew = accept | case.halve
-        inspected = select(anew, plan.detector.start(like), inspection.state)
+        inspected = select(anew, plan.detector.start(events, course.phase), inspection.state)
         log = carry.log
         if log is not None:
             log = log.write(case, trial, event)
@@ -255,7 +259,7 @@ def advance(
         return _Carry(course, status, search, inspected, waiting, log)
 
     waiting = _no_event(events, course) if events.deferred else None
-    carry = _Carry(course, status, idle, plan.detector.start(like), waiting, log)
+    carry = _Carry(course, status, idle, plan.detector.start(events, course.phase), waiting, log)
     if events.deferred:
         carry = _in_rounds(unfinished, iteration, carry, grid, events)
     else:
@@ -341,20 +345,26 @@ class _Bracket(NamedTuple):
     narrow: Bool[Array, ""]  # to round-off
 
 
+def _resolution(course: Course) -> Float[Array, ""]:
+    """To which durations are located [s]."""
+    return 4 * jnp.finfo(course.remaining.dtype).eps * course.remaining
+
+
 def _classify(
+    grid: TimeGrid,
+    course: Course,
     status: Status,
     search: _Search,
     guards: Guards,
     event: Event,
     error: Float[Array, ""],
     doubtful: Bool[Array, ""],
-    resolution: Float[Array, ""],
 ) -> tuple[_Case, _Bracket, Int[Array, ""]]:
     """What a trial shows: which case it is, or the code of a failure."""
-    trial, locating = search.trial, search.locating
+    trial, locating, resolution = search.trial, search.locating, _resolution(course)
     crossed = guards.penetrating | guards.releasing
     unsolved = error > 1
-    halve = ~locating & unsolved & (search.iterations < MOST_HALVINGS)
+    halve = ~locating & unsolved & (trial > SMALLEST_PART * grid.size(course.step))
     free = ~locating & ~halve
     # A trial is held back while a contact may have opened again in it.
     passable = free & ~crossed & ~doubtful
@@ -377,12 +387,12 @@ def _classify(
     )
     good = failure == Code.successful
     case = choose_once(
-        good & passable & ~search.part,
+        good & passable & (search.aim >= course.remaining),
         good & free & crossed,
         good & locating & ~located,
         good & locating & located,
         good & halve,
-        good & passable & search.part,
+        good & passable & (search.aim < course.remaining),
         dtype=trial.dtype,
     )
     return _Case(*case), _Bracket(lower, upper, release, narrow), failure
@@ -397,8 +407,9 @@ def _aim(
     size: Float[Array, ""],
     resolution: Float[Array, ""],
 ) -> _Search:
-    """The next trial: a step of a given size after an accepted flight; while locating an
-    event, Newton's guess kept within the bracket; `elsewhere` where the detector doubts."""
+    """The next trial: after an accepted flight the rest of the step, or after a part of it at most
+    twice as much again; while locating an event, Newton's guess kept within the bracket;
+    `elsewhere` where the detector doubts."""
     trial = search.trial
     lower = jnp.where(case.begin, jnp.zeros_like(trial), bracket.lower)
     upper = jnp.where(case.begin, trial, bracket.upper)
@@ -409,14 +420,16 @@ def _aim(
     refined = jnp.where(~search.locating & ~case.begin, elsewhere, refined)
     refined = jnp.where(case.halve, 0.5 * trial, refined)
     accept = case.accept
+    searching = (case.begin | case.refine | case.halve).astype(jnp.int32)
+    following = jnp.where(case.part, jnp.minimum(2 * trial, size), size)
     return _Search(
-        trial=jnp.where(accept, size, refined),
+        trial=jnp.where(accept, following, refined),
+        aim=jnp.where(accept, following, jnp.where(case.halve, refined, search.aim)),
         locating=case.begin | case.refine,
         lower=lower,
         upper=upper,
         release=bracket.release,
-        part=~accept & (search.part | case.halve),
-        iterations=jnp.where(accept, 0, search.iterations + 1),
+        iterations=jnp.where(accept, 0, search.iterations + searching),
     )
 
 
@@ -441,10 +454,12 @@ def _tick(
     )
     impacts_in_step = jnp.where(full_step, 0, status.impacts_in_step + struck)
     exhausted = impact & (impacts_in_step > plan.max_impacts_per_step)
-    accumulating = trial <= ACCUMULATION * status.longest
+    # A body that lies on an obstacle at the start has no long flight at all.
+    longest = jnp.maximum(status.longest, ACCUMULATION * grid.size(course.step))
+    accumulating = trial <= ACCUMULATION * longest
     too_many = jnp.where(accumulating, jnp.int32(Code.zeno), jnp.int32(Code.max_impacts_reached))
     if not plan.zeno_ends:
-        exhausted &= ~accumulating
+        exhausted &= ~accumulating | (impacts_in_step > MOST_IMPACTS)
     longest = jnp.where(impact, jnp.maximum(status.longest, trial), status.longest)
     status = Status(
         code=jnp.where(exhausted, too_many, failure),

@@ -15,6 +15,7 @@ from .method import AbstractMethod
 from .progress import progress_bar
 from .saving import SaveAt, Solution
 from .solve import Program, Task, raise_failure, solve
+from .unread import watch
 from .world import World
 
 # Lanes that advance in step on one core: enough to fill its vector units, few enough for
@@ -59,7 +60,8 @@ def simulate_batch(
             they are done chunk by chunk.
 
     Returns:
-        A solution whose leaves have a leading axis over the batch.
+        A solution whose leaves have a leading axis over the batch. Without `throw`, and outside of
+        jit, it warns once if states of worlds that ended early are read before any result code.
     """
     if not isinstance(states, State) or states.position.ndim < 3:
         raise ValueError("states must be a State with a leading axis over the batch.")
@@ -89,7 +91,9 @@ def simulate_batch(
             report=None if bar is None else lambda n: bar.update(min(n, bar.total - bar.n)),
         )
     solution = task.trimmed(solution, (slice(None),))
-    return raise_failure(solution) if throw else solution
+    if throw:
+        return raise_failure(solution)
+    return watch(solution) if failed == "keep" else solution
 
 
 @partial(jax.jit, static_argnames="program")

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import equinox as eqx
 import jax
 import numpy as np
 from jax.core import Tracer
@@ -39,6 +41,7 @@ def describe_world(world: World) -> str:
 
 def describe_solution(solution: Solution) -> str:
     """A few lines: span, impacts, energies, and how it ended; of a batch, over all its worlds."""
+    result = solution.result  # first, for who reads it has no need to be told to
     n_bodies = solution.final.position.shape[-2]
     head = _worlds(solution.stats.time)
     head += "1 body" if n_bodies == 1 else f"{n_bodies} bodies"
@@ -50,7 +53,7 @@ def describe_solution(solution: Solution) -> str:
         f"{head}, to t = {_range(solution.stats.time)} s in {_range(steps)} steps",
         f"impacts: {_range(solution.impacts.count)}",
         _energies(np.asarray(solution.stats.energy)),
-        f"result: {result_name(solution.result)}",
+        f"result: {result_name(result)}",
     ]
     return _block("Solution", lines)
 
@@ -124,9 +127,11 @@ def _obstacles(world: World) -> str:
 
 
 def _law(law: Any) -> str:
-    numbers = [f"restitution {_numbers(law.restitution)}"]
-    if hasattr(law, "friction"):
-        numbers.insert(0, f"friction {_numbers(law.friction)}")
+    numbers = [
+        f"{field.name} {_numbers(getattr(law, field.name))}"
+        for field in dataclasses.fields(law)
+        if not field.metadata.get("static") and eqx.is_array(getattr(law, field.name))
+    ]
     return f"{type(law).__name__} ({', '.join(numbers)})"
 
 

@@ -10,11 +10,15 @@ import abc
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from ..bodies import Phase
-from .events import AbstractEvents, Mode
+from ..contact.single import at
+from ..math import select
+from .events import AbstractEvents, Contacts, Mode
+from .impact_events import least
 
 State = Any  # a pytree; None where nothing is remembered between trials
 
@@ -31,8 +35,8 @@ class AbstractDetector(eqx.Module):
     """A way to look for events within a trial."""
 
     @abc.abstractmethod
-    def start(self, like: Float[Array, ""]) -> State:
-        """Before the first trial of a flight, in the dtype of `like`."""
+    def start(self, events: AbstractEvents, phase: Phase) -> State:
+        """Before the first trial of a flight from a phase."""
 
     @abc.abstractmethod
     def inspect(
@@ -42,7 +46,7 @@ class AbstractDetector(eqx.Module):
         start: Phase,
         end: Phase,
         trial: Float[Array, ""],
-        remaining: Float[Array, ""],
+        aim: Float[Array, ""],
         mode: Mode,
         events: AbstractEvents,
     ) -> Inspection:
@@ -53,7 +57,7 @@ class AbstractDetector(eqx.Module):
             t: time at the end of the trial [s].
             start, end: of the trial.
             trial: its duration [s].
-            remaining: of the step [s].
+            aim: the duration of the flight, if nothing happens in it [s].
             mode: in which it was flown.
             events: of the world.
         """
@@ -62,40 +66,87 @@ class AbstractDetector(eqx.Module):
 class EndOfStep(AbstractDetector):
     """Looks for penetration at the end of each trial alone, as Tran and Leok do."""
 
-    def start(self, like):
+    def start(self, events, phase):
         return None
 
-    def inspect(self, state, t, start, end, trial, remaining, mode, events):
+    def inspect(self, state, t, start, end, trial, aim, mode, events):
         return Inspection(None, jnp.zeros((), bool), trial)
 
 
-_UNSEEN, _PROBING, _CLEARED = 0, 1, 2
-# The cubic through gaps and rates misses a minimum by O(dt^4); dips that it puts this
-# fraction of their depth above zero are probed too.
+# The tangents of a gap meet below it only where it is convex. Where it bends otherwise, its dip is
+# estimated by a cubic, which misses it by O(dt^4): dips that are above zero by this fraction of
+# their depth are probed, too.
 _MARGIN = 0.02
-_MAX_PROBES = 4
+# Of one contact; each at least halves the interval in which its gap may be least, or nearly so.
+_MOST_PROBES = 12
 
 
 class _Dip(eqx.Module):
-    """The search for a dip within the present flight."""
+    """Where the gap of one contact is least, between two places of a flight."""
 
-    stage: Int[Array, ""]
-    curvature: Float[Array, ""]  # mean second derivative of the gap that dips [m/s^2]
+    lower: Float[Array, "..."]  # a duration before it [s]
+    upper: Float[Array, "..."]  # one after
+    gap: tuple[Float[Array, "..."], Float[Array, "..."]]  # there [m]
+    rate: tuple[Float[Array, "..."], Float[Array, "..."]]  # there [m/s], negative and positive
+
+    def by_tangents(self) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+        """Where the tangents meet, as a fraction of the interval, and how high [m]."""
+        length = self.upper - self.lower
+        fall, climb = self.rate[0] * length, self.rate[1] * length
+        below = jnp.where(fall < climb, fall - climb, -1.0)
+        place = jnp.clip((self.gap[1] - self.gap[0] - climb) / below, 0.0, 1.0)
+        return place, self.gap[0] + fall * place
+
+    def by_rates(self) -> Float[Array, "..."]:
+        """Where the rate is zero if it is linear, as a fraction of the interval."""
+        falls = self.rate[0] < self.rate[1]
+        return self.rate[0] / jnp.where(falls, self.rate[0] - self.rate[1], -1.0)
+
+    def by_cubic(self) -> Float[Array, "..."]:
+        """The least value of the cubic through gaps and rates [m]."""
+        length = self.upper - self.lower
+        rise, a, end = self.gap[1] - self.gap[0], self.rate[0] * length, self.rate[1] * length
+        b, c = 3 * rise - 2 * a - end, a + end - 2 * rise
+        root = jnp.sqrt(jnp.maximum(b * b - 3 * a * c, 0.0))
+        u = jnp.clip(-a / jnp.where(b + root > 0, b + root, -a), 0.0, 1.0)
+        return self.gap[0] + u * (a + u * (b + u * c))
+
+    def within(self, place: Float[Array, "..."]) -> Float[Array, "..."]:
+        """The duration at a fraction of the interval, not at its very ends [s]."""
+        return self.lower + jnp.clip(place, 0.02, 0.98) * (self.upper - self.lower)
+
+
+class _Probing(eqx.Module):
+    """The search within the present flight."""
+
+    contact: Contacts  # whose dip is probed; none while the end of the flight is looked at
+    cleared: Contacts  # those whose dips stay above zero
+    dip: _Dip
     probes: Int[Array, ""]
 
 
 class Interior(AbstractDetector):
     """Also finds contacts that open again within the step.
 
-    The minimum of a gap that falls at the start and rises at the end is estimated from the gaps
-    and their rates, and where it may be negative the flow is probed there. The first probe that
-    penetrates brackets the impact.
+    A gap that falls at the start and rises at the end of a flight has a minimum inside. Where its
+    tangents at both ends meet below zero, or a cubic through both comes close to it, the flow is
+    probed, contact by contact in the order of these minima; the first probe that penetrates
+    brackets the impact, and a dip that the tangents keep above zero is cleared. Gaps that are
+    convex in time are thus not missed, such as those between balls in free flight, however far
+    they move in a step. Not found are contacts whose gap falls and rises more than once in a
+    flight, or rises at its start and falls at its end.
     """
 
-    def start(self, like):
-        return _Dip(jnp.zeros((), jnp.int32), jnp.zeros_like(like), jnp.zeros((), jnp.int32))
+    def start(self, events, phase):
+        contacts = jax.eval_shape(events.contacts, jnp.zeros_like(phase.position.x[0]), phase)
+        if contacts is None:
+            return None
+        none = jnp.zeros(contacts.gap.shape, bool)
+        zero = jnp.zeros((), contacts.gap.dtype)
+        dip = _Dip(zero, zero, (zero, zero), (zero, zero))
+        return _Probing(none, none, dip, jnp.zeros((), jnp.int32))
 
-    def inspect(self, state: _Dip, t, start, end, trial, remaining, mode, events):
+    def inspect(self, state: _Probing, t, start, end, trial, aim, mode, events):
         before, after = events.contacts(t - trial, start), events.contacts(t, end)
         if before is None or after is None:
             return Inspection(state, jnp.zeros((), bool), trial)
@@ -103,35 +154,40 @@ class Interior(AbstractDetector):
         rate_before = before.kinematics(start, inertial).normal_velocity
         rate_after = after.kinematics(end, inertial).normal_velocity
 
-        # Cubic Hermite interpolation in u = t/trial: g0 + a u + b u^2 + c u^3.
-        g0, rise = before.gap, after.gap - before.gap
-        a, end_slope = rate_before * trial, rate_after * trial
-        turning = (a < 0) & (end_slope > 0) & ~events.lasting(mode, before.gap)
-        a, end_slope = jnp.where(turning, a, -1.0), jnp.where(turning, end_slope, 1.0)
-        b, c = 3 * rise - 2 * a - end_slope, a + end_slope - 2 * rise
-        root = jnp.sqrt(jnp.maximum(b * b - 3 * a * c, 0.0))
-        u = jnp.clip(-a / jnp.where(b + root > 0, b + root, -a), 0.0, 1.0)
-        lowest = g0 + u * (a + u * (b + u * c))
-        suspect = turning & (lowest < _MARGIN * (end_slope - a))
-        worst = jnp.min(jnp.where(suspect, lowest, jnp.inf))
-        chosen = suspect & (lowest == worst)
-        first = lambda value: jnp.max(jnp.where(chosen, value, -jnp.inf))  # noqa: E731
-        found = (state.stage == _UNSEEN) & jnp.any(suspect)
+        # At the end of the flight: the earliest dip that may reach zero, of those not cleared.
+        still = events.lasting(mode, before.gap) | state.cleared
+        turning = (rate_before < 0) & (rate_after > 0) & ~still
+        falling, rising = jnp.where(turning, rate_before, -1.0), jnp.where(turning, rate_after, 1.0)
+        none = jnp.zeros_like(before.gap)
+        dips = _Dip(none, none + trial, (before.gap, after.gap), (falling, rising))
+        place, lowest = dips.by_tangents()
+        margin = _MARGIN * (rising - falling) * trial
+        suspect = turning & (jnp.minimum(lowest, dips.by_cubic() - margin) < 0)
+        first = least(jnp.where(suspect, place, jnp.inf), events.system)
+        probing = jnp.any(state.contact)
+        found = ~probing & jnp.any(suspect)
 
-        # At a probe: would Newton's rule for a zero of the rate still reach below zero?
-        probing = state.stage == _PROBING
-        gap = jnp.min(after.gap)
-        rate = jnp.max(jnp.where(after.gap == gap, rate_after, -jnp.inf))
-        shift = -rate / jnp.where(probing, state.curvature, 1.0)
-        better = jnp.clip(trial + shift, 0.0, remaining)
-        again = probing & (gap + 0.5 * rate * shift < 0) & (state.probes < _MAX_PROBES)
-
-        stage = jnp.where(found | again, _PROBING, jnp.where(probing, _CLEARED, state.stage))
-        slope = jnp.where(chosen, end_slope - a, 1.0) / jnp.where(trial > 0, trial, 1.0) ** 2
-        following = _Dip(
-            stage=stage.astype(jnp.int32),
-            curvature=jnp.where(found, first(slope), state.curvature),
-            probes=state.probes + probing.astype(jnp.int32),
+        # At a probe: may the gap still reach zero, on the side where it is least?
+        gap, rate = at(state.contact, (after.gap, rate_after))
+        old, rises = state.dip, rate > 0
+        halved = _Dip(
+            jnp.where(rises, old.lower, trial),
+            jnp.where(rises, trial, old.upper),
+            (jnp.where(rises, old.gap[0], gap), jnp.where(rises, gap, old.gap[1])),
+            (jnp.where(rises, old.rate[0], rate), jnp.where(rises, rate, old.rate[1])),
         )
-        elsewhere = jnp.where(found, first(u) * trial, jnp.where(again, better, remaining))
+        place_again, lowest = halved.by_tangents()
+        again = probing & (lowest < 0) & (state.probes < _MOST_PROBES)
+        # Tangents are right where a gap turns sharply, the rates where it is a parabola.
+        place_again = jnp.where(state.probes % 2 == 0, halved.by_rates(), place_again)
+
+        place = jnp.where(found, at(first, place), place_again)
+        dip = select(found, at(first, dips), halved)
+        following = _Probing(
+            contact=jnp.where(found, first, state.contact & again),
+            cleared=state.cleared | (state.contact & ~again),
+            dip=dip,
+            probes=jnp.where(again, state.probes + 1, 0),
+        )
+        elsewhere = jnp.where(found | again, dip.within(place), aim)
         return Inspection(following, found | probing, elsewhere)

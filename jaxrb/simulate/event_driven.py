@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 
 from .._validate import one_of, positive_count, positive_number, step_size
 from ..bodies import State
+from ..contact import flat_at_rest
 from ..flows import AbstractFlow, LieVariational
 from .advance import Plan, Status, start_course
 from .detectors import EndOfStep, Interior
@@ -45,19 +46,22 @@ class EventDriven(AbstractMethod):
         tolerance: the largest gap at an accepted impact [m]; by default the round-off of the
             gap, 8 eps times the lengths it is computed from.
         max_impacts_per_step: more end the simulation with a result code: `zeno` if the last
-            flight took at most 1 % of the longest of the step, else `max_impacts_reached`. By
-            default 64; 4096 with on_zeno="rest", where those that accumulate may be more.
+            flight took at most 1 % of the longest of the step or 1e-4 dt, else
+            `max_impacts_reached`. By default 64; 4096 with on_zeno="rest", where those that
+            accumulate may be more.
         max_impacts: capacity, for the whole trajectory, of the log from which trajectories
             are differentiated, saved along the way, or recorded; a full log ends the
             simulation with `max_impacts_reached`. By default one per body and 64 steps, and
             `max_impacts_per_step` more; with on_zeno="rest", 256 per body more. A final state
             without derivatives needs no log and has no such limit.
-        on_zeno: where impacts accumulate, "stop" ends the simulation with the code `zeno`;
-            "rest" goes on in sustained frictionless contact, once a bounce is not higher than
-            the tolerance of the gap, until the contact's force would have to pull. The flow
-            is then of second order, and a batch takes about 1.6 times as long. Solids stand on
-            spheres, ellipsoids and corners: boxes, polyhedra and capsules have a contact at
-            each corner or end; cylinders and cones are refused.
+        on_zeno: where impacts accumulate, "rest" goes on in sustained frictionless contact, once a
+            bounce is not higher than the tolerance of the gap, until the contact's force would
+            have to pull; "stop" ends the simulation with the code `zeno`. By default "rest" in
+            worlds where impacts can lose energy and contacts can last, "stop" in others.
+            Contacts can last without friction, between bodies and half-spaces. The flow is then
+            of second order, and a batch takes about 1.6 times as long. Solids stand on spheres,
+            ellipsoids and corners: boxes, polyhedra and capsules have a contact at each corner
+            or end; cylinders and cones are refused.
         detect: "end" looks for penetration at the end of each trial step, as Tran and Leok
             do; "interior" also finds contacts that open again within the step.
     """
@@ -65,9 +69,9 @@ class EventDriven(AbstractMethod):
     flow: AbstractFlow = eqx.field(static=True)
     dt: float | Float[Array, ""]
     tolerance: float | None = eqx.field(static=True)
-    max_impacts_per_step: int = eqx.field(static=True)
+    max_impacts_per_step: int | None = eqx.field(static=True)
     max_impacts: int | None = eqx.field(static=True)
-    on_zeno: str = eqx.field(static=True)
+    on_zeno: Literal["stop", "rest"] | None = eqx.field(static=True)
     detect: str = eqx.field(static=True)
 
     def __init__(
@@ -77,7 +81,7 @@ class EventDriven(AbstractMethod):
         tolerance: float | None = None,
         max_impacts_per_step: int | None = None,
         max_impacts: int | None = None,
-        on_zeno: Literal["stop", "rest"] = "stop",
+        on_zeno: Literal["stop", "rest"] | None = None,
         detect: Literal["end", "interior"] = "end",
     ):
         if not isinstance(flow, AbstractFlow):
@@ -88,14 +92,24 @@ class EventDriven(AbstractMethod):
         self.max_impacts = (
             None if max_impacts is None else positive_count(max_impacts, "max_impacts")
         )
-        self.on_zeno = one_of(on_zeno, ("stop", "rest"), "on_zeno")
-        if max_impacts_per_step is None:
-            max_impacts_per_step = 4096 if on_zeno == "rest" else 64
-        self.max_impacts_per_step = positive_count(max_impacts_per_step, "max_impacts_per_step")
+        self.max_impacts_per_step = (
+            None
+            if max_impacts_per_step is None
+            else positive_count(max_impacts_per_step, "max_impacts_per_step")
+        )
+        self.on_zeno = one_of(on_zeno, (None, "stop", "rest"), "on_zeno")
         self.detect = one_of(detect, ("end", "interior"), "detect")
 
+    def chosen(self, world):
+        if self.on_zeno is not None:
+            return self
+        rest = not world.elastic and _hindrance(world) is None
+        return dataclasses.replace(self, on_zeno="rest" if rest else "stop")
+
     def prepare(self, world, state):
-        self._check(world)
+        hindrance = _hindrance(world) if self.on_zeno == "rest" else None
+        if hindrance is not None:
+            raise ValueError(hindrance)
         return _for_flow(self.flow, world, state)
 
     def build(self, world, state, args):
@@ -108,7 +122,7 @@ class EventDriven(AbstractMethod):
         plan = Plan(
             self.flow,
             Interior() if self.detect == "interior" else EndOfStep(),
-            self.max_impacts_per_step,
+            self._most_in_a_step,
             zeno_ends=self.on_zeno == "stop",
             progress=progress,
         )
@@ -137,24 +151,15 @@ class EventDriven(AbstractMethod):
     def _blocks(self, n_bodies: int, capacity: int) -> Blocks:
         max_impacts = self.max_impacts
         if max_impacts is None:
-            more = 256 * n_bodies if self.on_zeno == "rest" else self.max_impacts_per_step
+            more = 256 * n_bodies if self.on_zeno == "rest" else self._most_in_a_step
             max_impacts = capacity * n_bodies // 64 + more
         return Blocks.of(capacity, max_impacts)
 
-    def _check(self, world: World) -> None:
-        """Raises `ValueError` if contacts are to last that cannot."""
-        if self.on_zeno == "stop":
-            return
-        if world.frictional:
-            raise ValueError(
-                'on_zeno="rest" is sustained contact without friction: use Frictionless laws '
-                'in World, or on_zeno="stop".'
-            )
-        if world.pairs:
-            raise ValueError(
-                'on_zeno="rest" is sustained contact with obstacles alone: give World.pairs=() if '
-                'bodies do not touch each other, or use on_zeno="stop".'
-            )
+    @property
+    def _most_in_a_step(self) -> int:
+        if self.max_impacts_per_step is not None:
+            return self.max_impacts_per_step
+        return 4096 if self.on_zeno == "rest" else 64
 
     def _events(self, system: System) -> AbstractEvents:
         if system.contacts is None:
@@ -174,6 +179,37 @@ def LGVCI(dt, **options) -> EventDriven:  # noqa: N802  (the paper's name)
         options: of `EventDriven`.
     """
     return EventDriven(LieVariational(), dt, **options)
+
+
+def _hindrance(world: World) -> str | None:
+    """Why contacts cannot last in a world; None where they can."""
+    if world.frictional:
+        return (
+            'on_zeno="rest" is sustained contact without friction: use Frictionless laws '
+            'in World, or on_zeno="stop".'
+        )
+    if world.pairs:
+        return (
+            'on_zeno="rest" is sustained contact with obstacles alone: give World.pairs=() if '
+            'bodies do not touch each other, or use on_zeno="stop".'
+        )
+    for index, obstacle in enumerate(world.obstacles):
+        if not flat_at_rest(obstacle):
+            return (
+                'on_zeno="rest" is sustained contact with half-spaces that stay: '
+                f'World.obstacles[{index}] is another obstacle. Use on_zeno="stop".'
+            )
+    if world.obstacles and world.joints:
+        return (
+            'on_zeno="rest" is sustained contact of free bodies: World.joints must be empty, or '
+            'use on_zeno="stop".'
+        )
+    for body in world.bodies if world.obstacles else ():
+        try:
+            body.shape.strictly_convex_parts()
+        except ValueError as error:
+            return str(error)
+    return None
 
 
 def _for_flow(flow: AbstractFlow, world: World, state: State) -> State:

@@ -39,6 +39,11 @@ class AbstractMethod(eqx.Module):
 
     dt: eqx.AbstractVar[float | Float[Array, ""]]
 
+    def chosen(self, world: World) -> AbstractMethod:
+        """The method with what it leaves open chosen for a world, whose numbers may be traced or
+        have leading axes."""
+        return self
+
     @abc.abstractmethod
     def prepare(self, world: World, state: State) -> State:
         """The state with what the method advances.

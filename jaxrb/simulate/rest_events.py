@@ -6,9 +6,12 @@ import dataclasses
 
 import equinox as eqx
 import jax.numpy as jnp
+from jaxtyping import Array, Float
 
+from ..bodies import Phase
 from ..contact import AtHalfSpaces
 from ..math import select
+from ..math.rarely import where_any
 from .accumulation import Accumulation
 from .events import AbstractEvents, Contacts, Event, Kind, Reset
 from .impact_events import impact_guards, least
@@ -46,7 +49,7 @@ class ImpactsAndRest(AbstractEvents):
     def guards(self, t, end, contacts: AtHalfSpaces, mode: Resting, dt):
         motion = contacts.kinematics(end, self.system.inertial)
         guards = impact_guards(t, end, contacts, motion, self.system, self.tolerance, dt, mode.held)
-        force, _ = reaction(t, end, mode.held, self.system)
+        force = self._force(t, end, mode.held)
         pulling = least(jnp.where(mode.held & (force < 0), force, jnp.inf), self.system)
         releasing = jnp.any(pulling)
         release = releasing & ~guards.penetrating
@@ -55,9 +58,14 @@ class ImpactsAndRest(AbstractEvents):
         return dataclasses.replace(guards, releasing=releasing, event=event)
 
     def root(self, t, end, contacts: AtHalfSpaces, event, mode: Resting):
-        force, _ = reaction(t, end, mode.held, self.system)
+        force = self._force(t, end, mode.held)
         values = jnp.where(event.kind == Kind.RELEASE, force, contacts.gap)
         return jnp.sum(jnp.where(event.contact, values, 0.0))
+
+    def _force(self, t: Float[Array, ""], phase: Phase, held: Contacts) -> Float[Array, "..."]:
+        """That holds each contact [N]."""
+        force, _ = where_any(jnp.any(held), reaction, t, phase, held, self.system)
+        return force
 
     def reset(self, t, end, contacts: AtHalfSpaces, event, resolution, mode: Resting):
         held, system = mode.held, self.system

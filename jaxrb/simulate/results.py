@@ -31,8 +31,9 @@ class RESULTS(Codes):
     )
     zeno = (
         "Impacts accumulate (Zeno): within one step each follows the last ever sooner. The "
-        'body comes to rest on the obstacle: use EventDriven(on_zeno="rest"), which goes on in '
-        "sustained contact, or end the simulation before."
+        "body comes to rest on what it hits. Without friction, on half-spaces, "
+        'EventDriven(on_zeno="rest") goes on in sustained contact, for bodies without curved '
+        "edges; elsewhere end the simulation before."
     )
     initial_penetration = (
         "A body penetrates an obstacle at the start, or another body: check position, quaternion "
@@ -41,7 +42,8 @@ class RESULTS(Codes):
     )
     grazing = (
         "A body touched an obstacle without approaching it (a grazing impact): the trajectory "
-        "has no derivative there; change the initial state or parameters slightly."
+        "has no derivative there; change the initial state or parameters slightly. A body that "
+        'lies on an obstacle needs EventDriven(on_zeno="rest").'
     )
     non_finite = (
         "A number became infinite or NaN, or was so at the start: check the state and the "

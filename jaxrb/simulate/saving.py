@@ -13,6 +13,7 @@ from .._validate import real_array, require
 from ..bodies import State
 from .describe import describe_impacts, describe_solution
 from .results import RESULTS
+from .unread import CODES, STATES, notice
 
 
 class SaveAt(eqx.Module):
@@ -141,6 +142,11 @@ class Solution(eqx.Module):
     impacts: Impacts
     accumulation_time: Float[Array, " n_bodies"]
     stats: Stats
+
+    def __getattribute__(self, name: str):
+        if name in CODES or name in STATES:
+            notice(self, name)
+        return super().__getattribute__(name)
 
     @property
     def successful(self) -> Bool[Array, ""]:

@@ -127,6 +127,7 @@ class Task(NamedTuple):
             raise ValueError(f"method must be a method such as LGVCI(dt=0.01); got {method!r}.")
         if not isinstance(world, World):
             raise ValueError(f"world must be a World; got {type(world).__name__}.")
+        method = method.chosen(world)
         t0, t1 = time_number(t0, "t0"), time_number(t1, "t1")
         if isinstance(t0, float) and isinstance(t1, float) and t1 < t0:
             raise ValueError(f"t1 must not lie before t0; got t0 = {t0}, t1 = {t1}.")

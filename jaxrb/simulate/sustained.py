@@ -23,7 +23,8 @@ from jaxtyping import Array, Bool, Float
 from ..bodies import Phase
 from ..contact import AtHalfSpaces, ContactKinematics
 from ..flows import AbstractFlow, Step
-from ..math import Quat, Vec3, cross, dot, select, zeros_like
+from ..math import Quat, Vec3, cross, dot, norm, select, zeros_like
+from ..math.rarely import if_any, where_any
 from ..math.safe import safe_divide
 from ..math.tangents import keep_rule, sparse_jvp
 from .closing import PerContact, gap_tolerance, steepness
@@ -39,6 +40,9 @@ _RANK = 6
 _REFINEMENTS = 3
 # Rounds in which contacts held may open at an impact.
 _OPENINGS = 3
+# A bounce is low if it rises by at most this part of the distance of the contact from the centre
+# of mass.
+_LOW = 0.01
 
 
 @partial(jax.jit, static_argnums=0)  # a program uses it many times and traces it once
@@ -50,7 +54,18 @@ def constrained_flow(
     held: Held,
     system: System,
 ) -> Step:
-    """A flight with some contacts held."""
+    """A flight, with some contacts held or none."""
+    held_flow = partial(_held_flow, flow)
+    return if_any(
+        jnp.any(held), held_flow, partial(_free_flow, flow), t, duration, phase, held, system
+    )
+
+
+def _free_flow(flow, t, duration, phase: Phase, held: Held, system: System) -> Step:
+    return flow.step(t, duration, phase, system.dynamics)
+
+
+def _held_flow(flow, t, duration, phase: Phase, held: Held, system: System) -> Step:
     impulse = _starting_impulse(flow, t, duration, phase, held, system)
     end, error, work = _kicked(flow, impulse, t, duration, phase, held, system)
     contacts = system.at_half_spaces(end)
@@ -112,6 +127,16 @@ def bounce(
     The struck contact obeys the contact law. Contacts held take part: they push if they would
     be pushed through, and are left without normal velocity, or open (Moreau's law with e = 0).
     """
+    arguments = (end, contacts, motion, struck, held, system)
+    return if_any(jnp.any(held), _bounce_of_held, _bounce_of_free, *arguments)
+
+
+def _bounce_of_free(end, contacts, motion, struck, held, system) -> tuple[Phase, Held]:
+    law = system.frictionless.normal_impulse(motion.normal_velocity, motion.inverse_mass)
+    return contacts.apply_impulse(end, law, struck, system.inertial), held
+
+
+def _bounce_of_held(end, contacts, motion, struck, held, system) -> tuple[Phase, Held]:
     law = system.frictionless.normal_impulse(motion.normal_velocity, motion.inverse_mass)
     change = jnp.where(struck, motion.inverse_mass * law, -motion.normal_velocity)
     fixed = jax.lax.stop_gradient((contacts, motion, change, system))
@@ -136,10 +161,15 @@ def landing(
     system: System,
 ) -> tuple[Held, PerContact]:
     """Which contacts land after an impact: of the closed ones of its body those whose bounce to
-    come is not higher than the tolerance of the gap; and the acceleration of every gap."""
+    come is not higher than the tolerance of the gap; and the acceleration of every gap, or 0 for
+    all while the bounce is so high that more of it than gravity will change before the next."""
+    motion = contacts.kinematics(bounced, system.inertial)
+    size = norm(contacts.point)
+    low = steepness(t, bounced, motion, size, system) < _LOW
     resting = _resting(t, bounced, contacts, tolerance, system)
-    _, acceleration = reaction(t, bounced, held, system)
     body = jnp.any(struck, axis=1, keepdims=True)
+    needed = jnp.any((struck & low) | (body & resting))
+    _, acceleration = where_any(needed, reaction, t, bounced, held, system)
     return body & resting & (acceleration < 0) & ~held, acceleration
 
 
@@ -148,6 +178,11 @@ def stand(
 ) -> Phase:
     """The phase after an impact at which contacts land, if any does: without the rest of their
     normal velocity."""
+    arguments = (bounced, contacts, landing, held, system)
+    return if_any(jnp.any(landing), _stopped, lambda bounced, *_: bounced, *arguments)
+
+
+def _stopped(bounced: Phase, contacts: AtHalfSpaces, landing: Held, held: Held, system) -> Phase:
     motion = contacts.kinematics(bounced, system.inertial)
     impulse = _solve(contacts, motion, held | landing, -motion.normal_velocity, system)
     stopped = contacts.apply_impulse(bounced, impulse, held | landing, system.inertial)
@@ -181,9 +216,11 @@ def _starting_impulse(
 
     def correction(impulse):
         gap = _gaps(flow, impulse, t, duration, phase, held, system)
-        return _rough_impulse(-gap, duration, phase, held, system)
+        return _rough_impulse(-gap, duration, phase, held, system), gap
 
-    return _iterate(correction, jnp.zeros(held.shape, duration.dtype))
+    # As well as gaps can be known.
+    enough = system.at_half_spaces(phase).round_off / 8
+    return _iterate(correction, jnp.zeros(held.shape, duration.dtype), held, enough)
 
 
 @partial(_starting_impulse.defjvp, symbolic_zeros=True)
@@ -204,9 +241,10 @@ def _(flow, primals, tangents):
         def correction(change):
             rest = gap - matvec(change)
             rough = _rough_impulse(rest, duration, phase, held, system)
-            return jnp.where(held, rough, rest)
+            return jnp.where(held, rough, rest), rest
 
-        return _iterate(correction, jnp.zeros_like(gap))
+        enough = 4 * jnp.finfo(gap.dtype).eps * jnp.max(jnp.abs(gap), axis=1, keepdims=True)
+        return _iterate(correction, jnp.zeros_like(gap), held, enough)
 
     _, dgap = sparse_jvp(end, (t, duration, phase, system), (dt, dduration, dphase, dsystem))
     return impulse, -jax.lax.custom_linear_solve(jacobian, dgap, solve, solve)
@@ -220,24 +258,40 @@ def _rough_impulse(gap: PerContact, duration, phase: Phase, held: Held, system: 
     return _solve(contacts, motion, held, speed, system)
 
 
-def _iterate(correction: Callable[[PerContact], PerContact], x: PerContact) -> PerContact:
-    """A root of `correction`, which is minus the distance from it, roughly.
+def _iterate(
+    correction: Callable[[PerContact], tuple[PerContact, PerContact]],
+    x: PerContact,
+    held: Held,
+    enough: PerContact,
+) -> PerContact:
+    """Where what remains is nowhere more than is enough; where nothing is held, the start.
 
     Anderson's acceleration of depth one, body by body; for one contact it is the secant rule.
+
+    Args:
+        correction: minus the distance from the root, roughly, and what remains there.
+        x: where to start.
+        held: which contacts are.
+        enough: not less than 0.
     """
 
-    def turn(_, carry):
-        before, previous, x = carry
-        change = correction(x)
+    def unfinished(carry):
+        turns, going, *_ = carry
+        return going & (turns < _ITERATIONS)
+
+    def turn(carry):
+        turns, _, before, previous, x = carry
+        change, rest = correction(x)
         bend = change - previous
         along = jnp.sum(change * bend, axis=1, keepdims=True)
         part = safe_divide(along, jnp.sum(bend * bend, axis=1, keepdims=True))
         # Beyond 1 it would only amplify round-off.
-        part = jnp.clip(part, -1.0, 1.0)
-        return x, change, x + change - part * (x - before + bend)
+        part = jnp.where(turns == 0, jnp.zeros_like(part), jnp.clip(part, -1.0, 1.0))
+        going = jnp.any(jnp.abs(rest) > enough)
+        return turns + 1, going, x, change, x + change - part * (x - before + bend)
 
-    change = correction(x)
-    return jax.lax.fori_loop(1, _ITERATIONS, turn, (x, change, x + change))[2]
+    start = (jnp.zeros((), jnp.int32), jnp.any(held), x, jnp.zeros_like(x), x)
+    return jax.lax.while_loop(unfinished, turn, start)[-1]
 
 
 def _gaps(flow, impulse, t, duration, phase, held, system) -> PerContact:

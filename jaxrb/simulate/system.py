@@ -95,11 +95,6 @@ def build(
     contacts = all_contacts(
         bodies, world.obstacles, pairs, pinned=pinned, args=args, standing=standing
     )
-    if standing and contacts is not None and world.joints:
-        raise ValueError(
-            'on_zeno="rest" is sustained contact of free bodies: World.joints must be empty, or '
-            'use on_zeno="stop".'
-        )
     if contacts is not None and world.joints and world.frictional:
         _check_pinned_friction(world, contacts)
     dynamics = _dynamics(world, inertial, args, order)

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._text import described
-from .._validate import real_array, require
+from .._validate import known, real_array, require
 from ..bodies import AbstractLoad, ConstantForce, Pin, RigidBody
 from ..contact import Moving
 from ..impact import AbstractContactLaw, Coulomb, Frictionless
@@ -117,6 +117,12 @@ class World(eqx.Module):
     def takes_args(self) -> bool:
         """Whether anything in it is given the args of `simulate`."""
         return bool(self.forces) or any(isinstance(o, Moving) for o in self.obstacles)
+
+    @property
+    def elastic(self) -> bool:
+        """Whether no impact is known to lose energy, so that none can bring a body to rest."""
+        known_ones = [known(law.restitution) for law in self._laws]
+        return not self.frictional and all(e is not None and np.all(e == 1) for e in known_ones)
 
     @property
     def frictional(self) -> bool:

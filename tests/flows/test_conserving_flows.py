@@ -467,7 +467,7 @@ def test_a_step_of_five_radians_is_taken_in_parts(flow):
     """As a whole it has no solution, or not the one that is meant."""
     sol = fly(FREE, spinning(), flow, 5 / 30, 0.5)
     assert int(sol.stats.steps) == 3
-    assert int(sol.stats.flow_evaluations) >= 12
+    assert int(sol.stats.flow_evaluations) > 3
     np.testing.assert_allclose(sol.stats.energy[1], sol.stats.energy[0], rtol=1e-12)
 
 

@@ -1,5 +1,6 @@
 """Simulations in segments, killed and resumed."""
 
+import dataclasses
 import signal
 import subprocess
 import sys
@@ -100,8 +101,9 @@ def test_an_end_before_time_is_kept(tmp_path, start):
         [rb.RigidBody(rb.Sphere(0.5))], [rb.HalfSpace()], contact_law=rb.Frictionless(0.1)
     )
     path = tmp_path / "rest.jaxrb"
+    stops = dataclasses.replace(METHOD, on_zeno="stop")
     with pytest.raises(RuntimeError, match="Zeno"):
-        simulate_with_checkpoints(world, start[1], METHOD, 2.0, path, every=1.0, t0=0.5)
+        simulate_with_checkpoints(world, start[1], stops, 2.0, path, every=1.0, t0=0.5)
     with pytest.raises(RuntimeError, match="Zeno"):
         resume(path)
     solution = resume(path, throw=False)

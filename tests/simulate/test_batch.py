@@ -1,5 +1,7 @@
 """Batches over cores and devices give the numbers of single runs."""
 
+import warnings
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -117,3 +119,25 @@ def test_bad_batches_are_named(bad):
     else:
         with pytest.raises(ValueError, match="batch_world needs a leading axis of 3"):
             rb.simulate_batch(WORLD, states, METHOD, 1.0, batch_world=True)
+
+
+def test_states_of_worlds_that_ended_early_are_not_read_without_a_word():
+    world = rb.World([rb.RigidBody(rb.Sphere(0.5))], [rb.HalfSpace()])
+    position = jnp.zeros((3, 1, 3)).at[:, 0, 2].set(jnp.array([0.4, 0.8, 0.9]))
+    zero = jnp.zeros((3, 1, 3))
+    states = rb.State(position, jnp.zeros((3, 1, 4)).at[..., 0].set(1.0), zero, zero)
+
+    def solution(**options):
+        return rb.simulate_batch(world, states, METHOD, 0.05, throw=False, **options)
+
+    sol = solution()
+    with pytest.warns(UserWarning, match=r"1 of 3 worlds ended early .*1 initial_penetration"):
+        _ = sol.final
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        _ = sol.final  # once
+        for read in (lambda sol: sol.successful, lambda sol: sol.result, repr, str):
+            sol = solution()
+            read(sol)
+            _ = sol.states
+        _ = solution(failed="nan").final

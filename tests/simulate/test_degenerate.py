@@ -33,7 +33,7 @@ CODES = [
     "invalid_body",
     "invalid_contact_law",
 ]
-METHOD = rb.LGVCI(dt=0.01, max_impacts_per_step=16, max_impacts=48)
+METHOD = rb.LGVCI(dt=0.01, max_impacts_per_step=16, max_impacts=48, on_zeno="stop")
 
 
 def scenes(seed):

@@ -98,13 +98,31 @@ def test_the_zeno_time_has_the_derivative_of_its_closed_form():
 
 def test_stopping_predicts_the_accumulation_time():
     world, state = ball(1.5, 0.5)
-    sol = rb.simulate(world, state, rb.LGVCI(dt=0.02), 12.0, throw=False)
+    sol = rb.simulate(world, state, rb.LGVCI(dt=0.02, on_zeno="stop"), 12.0, throw=False)
     assert sol.result == rb.RESULTS.zeno
     assert float(sol.stats.time) <= float(sol.accumulation_time[0])
     # After 64 impacts in a step, some of them no higher than round-off.
     np.testing.assert_allclose(sol.accumulation_time[0], zeno_time(1.5, 0.5), rtol=0, atol=1e-6)
     sol = rb.simulate(*ball(1.5, 1.0), rb.LGVCI(dt=0.02), 1.0)
     assert np.all(np.isinf(sol.accumulation_time))
+
+
+def test_bodies_come_to_rest_where_they_can_unless_told_otherwise():
+    """What is left open is chosen by the world: without friction, among obstacles, with a loss."""
+
+    def chosen(law=None, shape=None, **options):
+        law = rb.Frictionless(0.5) if law is None else law
+        bodies = [rb.RigidBody(shape or rb.Sphere(0.5))] * options.pop("number", 1)
+        world = rb.World(bodies, [rb.HalfSpace()], contact_law=law)
+        return rb.LGVCI(dt=0.02, **options).chosen(world).on_zeno
+
+    assert chosen() == "rest"
+    assert chosen(on_zeno="stop") == "stop"
+    assert chosen(rb.Frictionless(1.0)) == chosen(rb.Coulomb(0.3, 0.5)) == "stop"
+    assert chosen(shape=rb.Cylinder(0.2, 0.5)) == chosen(number=2) == "stop"
+    assert quick_jit(lambda e: jnp.ones(chosen(rb.Frictionless(e)) == "rest"))(0.5).size == 1
+    # Numbers that are written down are known inside of jit too.
+    assert quick_jit(lambda e: e * jnp.ones(chosen(rb.Frictionless(1.0)) == "stop"))(0.5).size == 1
 
 
 def test_bodies_rest_each_at_its_own_time():
