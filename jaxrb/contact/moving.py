@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -99,6 +100,10 @@ class Motions(eqx.Module):
             jax.tree.map(jnp.asarray, numbers),
             rest,
         )
+
+    def repeated(self, n: int) -> Motions:
+        """Those of n such rows of contacts, one after the other."""
+        return dataclasses.replace(self, which=self.which * n)
 
     def poses(self, t: Float[Array, ""]) -> tuple[Vec3, Quat]:
         """At a time [s]; components of shape (n_contacts,)."""

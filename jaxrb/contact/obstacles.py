@@ -106,7 +106,8 @@ class MovingHalfSpaceContacts(AbstractContactSet):
         offset = self.planes.offset + dot(normal, position)
         found = dataclasses.replace(self.planes, normal=normal, offset=offset)._find(t, phase)
         x, q = jax.tree.map(lambda leaf: leaf[:, None], (phase.position, phase.orientation))
-        surface = self.motions.surface(t, x + rotate(q, found.point))
+        each_part = self.motions.repeated(self.planes.n_parts)
+        surface = each_part.surface(t, x + rotate(q, found.point))
         return dataclasses.replace(found, surface=surface)
 
 

@@ -55,3 +55,47 @@ def test_many_impulses_at_once(bodies):
     np.testing.assert_allclose(
         total(together.linear_momentum), total(phase.linear_momentum), atol=1e-13
     )
+
+
+UNION = rb.RigidBody(
+    rb.Union(rb.Ellipsoid((0.2, 0.3, 0.4)), rb.Placed(rb.Sphere(0.2), (0.4, 0, 0))),
+    1.0,
+    (1, 1, 1.2),
+)
+
+
+def swing(t, args):
+    """Moves and turns, far from uniformly."""
+    half = 0.4 * jnp.sin(2 * t)
+    place = jnp.stack([0.3 * jnp.sin(3 * t), 0.2 * t, -0.5 * t**2])
+    return place, jnp.stack([jnp.cos(half), 0.6 * jnp.sin(half), 0.8 * jnp.sin(half), 0 * t])
+
+
+@pytest.mark.parametrize("body", [BALL, BOX, UNION])
+def test_normal_velocities_are_the_rates_of_gaps(body):
+    """At obstacles that move and turn: by differences of all gaps along a motion of the body."""
+    shapes = [rb.HalfSpace((0.1, 0.2, 1.0), -1.0), rb.HalfSpace((1.0, 0.0, 0.2), -2.0)]
+    shapes += [rb.Complement(rb.Box((3.0, 4.0, 5.0))), rb.Placed(rb.Sphere(0.5), (1.2, 0.3, 0.4))]
+    if body is not UNION:
+        shapes += [rb.Complement(rb.Ellipsoid((4.0, 3.0, 3.5))), rb.Placed(BOX.shape, (-2, 0, 1.0))]
+    world = rb.World([body], [rb.Moving(shape, swing) for shape in shapes])
+    rng = np.random.default_rng(3)
+    place, velocity, spin = rng.normal(size=(3, 3)) * [[0.2], [1.0], [1.0]]
+    turn = np.array([0.8, 0.0, 0.6, 0.0])
+
+    def contacts(t):
+        """After a time t of a motion that has these velocities at its start."""
+        quaternion = turn + t * quaternion_rate
+        quaternion = quaternion / jnp.sqrt(jnp.sum(quaternion**2))
+        rows = (place + t * velocity, quaternion, velocity, spin)
+        system, phase = build(world, rb.State(*(jnp.asarray(row)[None] for row in rows)))
+        found = system.contacts.find(jnp.asarray(0.3 + t), phase)
+        return found.gap, found.kinematics(phase, system.inertial).normal_velocity
+
+    w, v = turn[0], turn[1:]
+    quaternion_rate = np.concatenate([[-v @ spin], w * spin + np.cross(v, spin)]) / 2
+    gap, rate = contacts(0.0)
+    step = 1e-5
+    expected = (contacts(step)[0] - contacts(-step)[0]) / (2 * step)
+    np.testing.assert_allclose(rate, expected, rtol=0, atol=1e-8)
+    assert gap.size > 6

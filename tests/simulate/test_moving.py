@@ -140,6 +140,31 @@ def test_friction_with_a_turntable():
     np.testing.assert_allclose(slope, expected, atol=1e-8)
 
 
+def test_a_conveyor_that_rises():
+    """A plane that goes along itself and up: the ball, which slides throughout the impact, gets
+    mu (1 + e) of the closing speed along the belt, and keeps e of it along the normal."""
+    mu, e, drop, belt, rise = 0.2, 0.6, 0.5, 9.0, 0.3
+
+    def carry(t, args):
+        return jnp.array([belt, 0.0, rise]) * t, jnp.asarray(STILL)
+
+    obstacles = [rb.HalfSpace(offset=-9.0), rb.Moving(rb.HalfSpace(offset=0.0), carry)]
+    law = rb.Coulomb(mu, e)
+    world = rb.World([BALL], obstacles, gravity=(0, 0, -G), contact_law=law)
+    save = rb.SaveAt(final=True, impacts=1)
+    start = state((0, 0, RADIUS + drop), (0, 0, 0))
+    sol = rb.simulate(world, start, METHOD, 0.35, save=save)
+    fall = (-rise + np.sqrt(rise**2 + 2 * G * drop)) / G
+    speed = G * fall + rise
+    after = sol.impacts.after
+    np.testing.assert_allclose(sol.impacts.time[0], fall, atol=1e-13)
+    np.testing.assert_array_equal(sol.impacts.pair[0], [0, 1])
+    kick = [mu * (1 + e) * speed, 0, rise + e * speed]
+    np.testing.assert_allclose(after.velocity[0, 0], kick, atol=1e-12)
+    spin = np.cross([0, 0, -RADIUS], kick) / (0.4 * RADIUS**2)
+    np.testing.assert_allclose(after.angular_velocity[0, 0], spin, atol=1e-11)
+
+
 def test_a_shaken_room():
     """A ball between two walls that go along x at one speed is, seen from them, between walls at
     rest."""
