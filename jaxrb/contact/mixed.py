@@ -141,7 +141,7 @@ def _between(
     for pair in left.values():
         for a in solids[pair[0]].pieces():
             for b in solids[pair[1]].pieces():
-                kinds.add(prepare(a, b, "World.pairs"), pair)
+                kinds.add(prepare(a, b), pair)
     for forms, own in kinds.stacked():
         sets.append(BodyContacts(forms, tuple(own), n_obstacles))
     return sets

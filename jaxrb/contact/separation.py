@@ -24,7 +24,7 @@ from .smooth import between_smooth, smooth_and_polytope
 
 
 def prepare(
-    first: AbstractSolid, second: AbstractSolid, place: str
+    first: AbstractSolid, second: AbstractSolid, place: str = "World.pairs"
 ) -> tuple[AbstractForm, AbstractForm]:
     """The forms in which two solids, none of them a union, are compared.
 

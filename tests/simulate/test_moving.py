@@ -51,7 +51,7 @@ def bounces(numbers, end):
         found.append((t, v))
 
 
-def bounced(numbers, obstacle=rb.HalfSpace, impacts=0):
+def bounced(numbers, obstacle=rb.HalfSpace, impacts=0, detect="end"):
     world = rb.World(
         [BALL],
         [rb.Moving(obstacle(), shake)],
@@ -60,19 +60,22 @@ def bounced(numbers, obstacle=rb.HalfSpace, impacts=0):
     )
     save = rb.SaveAt(final=True, impacts=impacts)
     start = state((0, 0, START), (0, 0, THROWN))
-    return rb.simulate(world, start, METHOD, END, save=save, args=numbers, throw=False)
+    method = rb.LGVCI(dt=0.01, detect=detect)
+    return rb.simulate(world, start, method, END, save=save, args=numbers, throw=False)
 
 
 def slab():
     return rb.Placed(rb.Box((1.0, 1.0, 0.5)), (0.0, 0.0, -0.5))
 
 
-@pytest.mark.parametrize("obstacle", [rb.HalfSpace, slab])
-def test_a_ball_on_a_shaken_plate(obstacle):
+@pytest.mark.parametrize(
+    ("obstacle", "detect"), [(rb.HalfSpace, "end"), (slab, "end"), (rb.HalfSpace, "interior")]
+)
+def test_a_ball_on_a_shaken_plate(obstacle, detect):
     """v' = (1 + e) u - e v for the velocity u of the plate, over twenty bounces."""
     found, z, v = bounces(PLATE, END)
     assert len(found) >= 20
-    sol = bounced(jnp.asarray(PLATE), obstacle, len(found))
+    sol = bounced(jnp.asarray(PLATE), obstacle, len(found), detect)
     assert sol.successful
     assert int(sol.impacts.count) == len(found)
     np.testing.assert_allclose(sol.impacts.time, found[:, 0], rtol=0, atol=1e-11)
