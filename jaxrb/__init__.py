@@ -25,6 +25,7 @@ from .bodies import (
     Thruster as Thruster,
     Torque as Torque,
 )
+from .contact import Moving as Moving
 from .control import (
     PiecewiseConstant as PiecewiseConstant,
     PiecewiseLinear as PiecewiseLinear,

@@ -83,6 +83,28 @@ class Inertial(eqx.Module):
             linear, angular = select(pivot.pinned, held, (linear, angular))
         return Phase(phase.position, phase.orientation, linear, angular, phase.stretch)
 
+    def with_pins(
+        self, inverse_mass: Float[Array, "..."], phase: Phase, normal: Vec3, lever: Vec3
+    ) -> Float[Array, "..."]:
+        """The rate of a point of each body along a normal by an impulse of 1 N s along it there
+        [1/kg]: of pinned bodies about their points, of free ones as given.
+
+        Args:
+            inverse_mass: of free bodies [1/kg].
+            phase: of the bodies.
+            normal: unit, world.
+            lever: rho x R^T n about the centre of mass, body frame [m].
+        """
+        if self.pivot is None:
+            return inverse_mass
+        arm, pinned = self.pivot.arm, self.pivot.pinned
+        about = lever + cross(arm, rotate_inverse(phase.orientation, normal))
+        # Where the normal passes through the pin nothing moves, and nothing closes: any number
+        # serves but zero, by which impulses would be divided.
+        round_off = 8 * jnp.finfo(inverse_mass.dtype).eps
+        pinned &= dot(about, about) > round_off**2 * (dot(arm, arm) + dot(lever, lever))
+        return jnp.where(pinned, dot(about, self.pivot.inertia.solve(about)), inverse_mass)
+
     def joint_errors(self, phase: Phase) -> tuple[Vec3, Vec3]:
         """The distance of pinned bodies from their points [m] and their slip there [m/s]; 0 for
         free ones."""

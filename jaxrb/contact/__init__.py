@@ -7,4 +7,6 @@ from .base import (
 )
 from .half_space import AtHalfSpaces as AtHalfSpaces, HalfSpaceContacts as HalfSpaceContacts
 from .mixed import all_contacts as all_contacts
+from .moving import Moving as Moving
+from .obstacles import flat_at_rest as flat_at_rest
 from .single import SingleContact as SingleContact

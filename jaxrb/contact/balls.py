@@ -14,8 +14,8 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from ..bodies import Phase
-from ..math import Vec3, direction, dot, norm, rotate_inverse
-from .base import AbstractContacts, AbstractContactSet, ContactKinematics
+from ..math import Vec3, direction, dot, norm, rotate_inverse, zeros_like
+from .base import AbstractContacts, AbstractContactSet, Chosen, ContactKinematics
 from .single import at
 
 
@@ -39,15 +39,12 @@ class BetweenBalls(AbstractContacts):
         inverse_mass = _columns(1 / mass) + _rows(1 / mass)
         return ContactKinematics(rate, inverse_mass, across / self.distance)
 
-    def _push(self, phase, impulse, where):
-        """At the one contact that is chosen, if any."""
-        push = at(where, self.normal * jnp.broadcast_to(impulse, where.shape))
-        first, second = self._bodies(where, phase)
-        sign = first.astype(self.gap.dtype) - second.astype(self.gap.dtype)
-        momentum = phase.linear_momentum + jax.tree.map(lambda leaf: leaf * sign, push)
-        return Phase(
-            phase.position, phase.orientation, momentum, phase.angular_momentum, phase.stretch
-        )
+    def _push(self, phase, impulse, where, inertial):
+        push = self.normal * jnp.where(where, impulse, 0.0)
+        first, second = (jax.tree.map(lambda p, k=k: jnp.sum(p, axis=k), push) for k in (1, 0))
+        others = (self.start, len(phase.position.x) - self.start - len(self.radius))
+        change = jax.tree.map(lambda own: jnp.pad(own, others), first - second)
+        return inertial.pushed(phase, change, zeros_like(phase.angular_momentum))
 
     def _chosen(self, phase, which):
         normal = at(which, self.normal)
@@ -56,7 +53,7 @@ class BetweenBalls(AbstractContacts):
             own = body[self.start : self.start + self.radius.shape[0]]
             turn = at(body, phase.orientation)
             arms.append((body, rotate_inverse(turn, normal) * (at(own, self.radius) * sign)))
-        return normal, tuple(arms)
+        return Chosen(normal, tuple(arms), zeros_like(normal))
 
     def _bodies(self, which: Bool[Array, "n n"], phase: Phase) -> list[Bool[Array, " n_bodies"]]:
         """Which body is the first of the contact for which `which` holds, and the second."""
@@ -85,7 +82,7 @@ class BallContacts(AbstractContactSet):
     def searched(self):
         return False
 
-    def _find(self, phase):
+    def _find(self, t, phase):
         n = self.radius.shape[0]
         position = jax.tree.map(lambda leaf: leaf[self.start : self.start + n], phase.position)
         apart = _columns(position) - _rows(position)

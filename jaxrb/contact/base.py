@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import abc
 import math
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -27,6 +28,22 @@ class ContactKinematics(eqx.Module):
     bend: Float[Array, "..."]  # size of the gap's second derivative in free motion [m/s^2]
 
 
+class Chosen(NamedTuple):
+    """One contact of many; components of shape ()."""
+
+    normal: Vec3  # world
+    # Of each side which body it is, and from its centre of mass to the contact, body frame [m].
+    sides: tuple[tuple[Bool[Array, " n_bodies"], Vec3], ...]
+    drift: Vec3  # velocity of the obstacle there, world [m/s]
+
+
+class Surface(eqx.Module):
+    """How the points of obstacles move that are at contacts."""
+
+    velocity: Vec3  # world [m/s]
+    acceleration: Float[Array, "..."]  # its size [m/s^2]
+
+
 class AbstractContacts(eqx.Module):
     """Contacts of a phase; arrays have one entry for each of them, whatever their shape."""
 
@@ -40,30 +57,36 @@ class AbstractContacts(eqx.Module):
 
     @jax.jit
     def apply_impulse(
-        self, phase: Phase, impulse: Float[Array, "..."], where: Bool[Array, "..."]
+        self,
+        phase: Phase,
+        impulse: Float[Array, "..."],
+        where: Bool[Array, "..."],
+        inertial: Inertial,
     ) -> Phase:
-        """The phase after normal impulses [N s] at the chosen contacts."""
-        return self._push(phase, impulse, where)
+        """The phase after normal impulses [N s] at the chosen contacts, all at once."""
+        return self._push(phase, impulse, where, inertial)
 
     @abc.abstractmethod
     def _kinematics(self, phase: Phase, inertial: Inertial) -> ContactKinematics: ...
 
     @abc.abstractmethod
     def _push(
-        self, phase: Phase, impulse: Float[Array, "..."], where: Bool[Array, "..."]
+        self,
+        phase: Phase,
+        impulse: Float[Array, "..."],
+        where: Bool[Array, "..."],
+        inertial: Inertial,
     ) -> Phase: ...
 
     @abc.abstractmethod
-    def _chosen(
-        self, phase: Phase, which: Bool[Array, "..."]
-    ) -> tuple[Vec3, tuple[tuple[Bool[Array, " n_bodies"], Vec3], ...]]:
-        """The normal, and which body is on each side with its arm; zero and none without one."""
+    def _chosen(self, phase: Phase, which: Bool[Array, "..."]) -> Chosen:
+        """What is known of the one contact for which `which` holds; zero and none without one."""
 
     def single(self, phase: Phase, which: Bool[Array, "..."], inertial: Inertial) -> SingleContact:
         """The one contact for which `which` holds; without one, some contact that recedes."""
-        normal, sides = self._chosen(phase, which)
+        normal, sides, drift = self._chosen(phase, which)
         sides = tuple(Side.of(phase, body, arm) for body, arm in sides)
-        return SingleContact.of(normal, sides, phase, inertial)
+        return SingleContact.of(normal, sides, drift, phase, inertial)
 
 
 class AbstractContactSet(eqx.Module):
@@ -91,9 +114,9 @@ class AbstractContactSet(eqx.Module):
         """Whether the closest point of any body is sought, and may not be found: NaN."""
 
     @jax.jit
-    def find(self, phase: Phase) -> AbstractContacts:
-        """The contacts of a phase."""
-        return self._find(phase)
+    def find(self, t: Float[Array, ""], phase: Phase) -> AbstractContacts:
+        """The contacts of a phase at a time [s], on which obstacles that move depend."""
+        return self._find(t, phase)
 
     @abc.abstractmethod
-    def _find(self, phase: Phase) -> AbstractContacts: ...
+    def _find(self, t: Float[Array, ""], phase: Phase) -> AbstractContacts: ...

@@ -2,76 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
-from ..bodies import Phase
-from ..math import Vec3, cross, dot, norm, rotate, rotate_inverse
-from .base import AbstractContacts, AbstractContactSet, ContactKinematics
+from ..math import Quat, Vec3, cross, norm, rotate, rotate_inverse
+from .base import AbstractContactSet
 from .forms import AbstractForm, Nearest
+from .points import ContactPoints, Incidence, Points
 from .separation import separation
-from .single import at
 
 Pairs = tuple[tuple[int, int], ...]
-
-
-class BetweenBodies(AbstractContacts):
-    """Where bodies are closest to each other."""
-
-    gap: Float[Array, " n_contacts"]
-    round_off: Float[Array, " n_contacts"]
-    normal: Vec3  # from the second body into the first, world
-    points: tuple[Vec3, Vec3]  # of both, from the centre of mass, body frame [m]
-    levers: tuple[Vec3, Vec3]  # rho x R^T n of both, body frame [m]
-    pairs: Pairs = eqx.field(static=True)
-
-    def _kinematics(self, phase, inertial):
-        zero = jnp.zeros_like(self.gap)
-        spin, inverse_mass, bend, arms = zero, zero, zero, zero
-        velocities = []
-        for side, sign in enumerate((1, -1)):
-            own, moving = _of(self.pairs, side, (inertial, phase))
-            lever, arm = self.levers[side], norm(self.points[side])
-            over_inertia = own.inertia.solve(lever)
-            rate = dot(over_inertia, moving.angular_momentum) * sign
-            spin, bend, arms = spin + rate, bend + rate**2 / arm, arms + arm
-            inverse_mass = inverse_mass + 1 / own.mass + dot(over_inertia, lever)
-            velocities.append(own.velocity(moving))
-        relative = velocities[0] - velocities[1]
-        along = dot(self.normal, relative)
-        across = jnp.maximum(dot(relative, relative) - along**2, 0.0)
-        return ContactKinematics(along + spin, inverse_mass, bend + across / arms)
-
-    def _push(self, phase, impulse, where):
-        """At the one contact that is chosen, if any."""
-        size, normal = at(where, (impulse, self.normal))
-        linear, angular = phase.linear_momentum, phase.angular_momentum
-        for side, sign in enumerate((1, -1)):
-            body = self._body(side, where, phase)
-            push, spin = normal * (sign * size), at(where, self.levers[side]) * (sign * size)
-            linear = linear + jax.tree.map(lambda leaf, b=body: jnp.where(b, leaf, 0.0), push)
-            angular = angular + jax.tree.map(lambda leaf, b=body: jnp.where(b, leaf, 0.0), spin)
-        return Phase(phase.position, phase.orientation, linear, angular, phase.stretch)
-
-    def _chosen(self, phase, which):
-        sides = [
-            (self._body(side, which, phase), at(which, self.points[side])) for side in range(2)
-        ]
-        return at(which, self.normal), tuple(sides)
-
-    def _body(
-        self, side: int, which: Bool[Array, " n_contacts"], phase: Phase
-    ) -> Bool[Array, " n_bodies"]:
-        """Which body is on one side of the contact for which `which` holds."""
-        order = jnp.arange(phase.position.x.shape[0], dtype=jnp.int32)
-        numbers = jnp.asarray(np.array(self.pairs)[:, side], jnp.int32)
-        own = jnp.sum(jnp.where(which, numbers, 0), dtype=jnp.int32)
-        return (order == own) & jnp.any(which)
 
 
 class BodyContacts(AbstractContactSet):
@@ -93,27 +39,60 @@ class BodyContacts(AbstractContactSet):
     def searched(self):
         return any(isinstance(form, Nearest) for form in self.forms)
 
-    def _find(self, phase):
-        (x, q), (y, p) = (
-            _of(self.pairs, side, (phase.position, phase.orientation)) for side in range(2)
-        )
-        shift, turn = rotate_inverse(q, y - x), q.conjugate() * p
-        gap, normal, point = jax.vmap(separation)(*self.forms, shift, turn)
-        points = (point + normal * gap, rotate_inverse(turn, point - shift))
-        levers = (cross(points[0], normal), cross(points[1], rotate_inverse(turn, normal)))
-        size = norm(x) + norm(y) + norm(points[0]) + norm(points[1])
-        round_off = 8 * jnp.finfo(gap.dtype).eps * size
-        return BetweenBodies(gap, round_off, rotate(q, normal), points, levers, self.pairs)
+    def _find(self, t, phase):
+        bodies = [Incidence(side) for side in zip(*self.pairs, strict=True)]
+        poses = (side.gather((phase.position, phase.orientation)) for side in bodies)
+        found = closest(self.forms, *poses)
+        sides = (Points(side, *own) for side, own in zip(bodies, found.sides, strict=True))
+        return ContactPoints(found.gap, found.round_off, found.normal, tuple(sides))
 
 
-def _of(pairs: Pairs, side: int, tree):
-    """What leaves with one entry a body hold for the bodies on one side."""
-    indices = np.array(pairs)[:, side]
-    if len(indices) == 1:
-        return jax.tree.map(lambda leaf: leaf[indices[0] : indices[0] + 1], tree)
-    return jax.tree.map(lambda leaf: leaf.at[indices].get(mode="promise_in_bounds"), tree)
+class Closest(NamedTuple):
+    """Where pairs of solids are closest; components of shape (n_contacts,)."""
+
+    gap: Float[Array, " n_contacts"]  # [m]
+    round_off: Float[Array, " n_contacts"]  # of the gap [m]
+    normal: Vec3  # into the first, world
+    # Of both the point rho in its own frame, and rho x R^T n [m].
+    sides: tuple[tuple[Vec3, Vec3], tuple[Vec3, Vec3]]
 
 
-def stacked(trees: Sequence):
-    """One tree whose leaves have a leading axis over `trees`."""
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *trees)
+def closest(
+    forms: tuple[AbstractForm, AbstractForm],
+    first: tuple[Vec3, Quat],
+    second: tuple[Vec3, Quat],
+) -> Closest:
+    """Where solids are closest to each other.
+
+    Args:
+        forms: of the solids, stacked.
+        first, second: poses of their frames in the world; components of shape (n_contacts,).
+    """
+    (x, q), (y, p) = first, second
+    shift, turn = rotate_inverse(q, y - x), q.conjugate() * p
+    gap, normal, point = jax.vmap(separation)(*forms, shift, turn)
+    points = (point + normal * gap, rotate_inverse(turn, point - shift))
+    levers = (cross(points[0], normal), cross(points[1], rotate_inverse(turn, normal)))
+    size = norm(x) + norm(y) + norm(points[0]) + norm(points[1])
+    round_off = 8 * jnp.finfo(gap.dtype).eps * size
+    sides = ((points[0], levers[0]), (points[1], levers[1]))
+    return Closest(gap, round_off, rotate(q, normal), sides)
+
+
+class Kinds:
+    """Pairs of forms, sorted by what can be stacked."""
+
+    def __init__(self):
+        self._kinds: dict[tuple, list] = {}
+
+    def add(self, forms: tuple[AbstractForm, AbstractForm], contact: Any, *more: Any) -> None:
+        """A contact, by its forms and by what else must be equal."""
+        leaves, structure = jax.tree.flatten(forms)
+        kind = structure, *(leaf.shape for leaf in leaves), *more
+        self._kinds.setdefault(kind, []).append((contact, forms))
+
+    def stacked(self) -> Iterator[tuple[tuple[AbstractForm, AbstractForm], tuple]]:
+        """The forms of each kind, stacked, and its contacts."""
+        for entries in self._kinds.values():
+            contacts, forms = zip(*entries, strict=True)
+            yield jax.tree.map(lambda *leaves: jnp.stack(leaves), *forms), contacts

@@ -31,7 +31,8 @@ from ..shapes import (
     Scaled,
     Sphere,
 )
-from ..shapes.base import components
+from ..shapes.base import AbstractShape, components
+from ..shapes.point import Point
 from ..shapes.search import Searched
 from ..shapes.seeding import prepare
 
@@ -118,9 +119,9 @@ class Smooth(AbstractForm):
 
 
 class Distance(AbstractForm):
-    """Any other solid of exact signed distance outside."""
+    """Any other shape of exact signed distance outside."""
 
-    solid: AbstractSolid  # in components
+    solid: AbstractShape  # in components
 
     def moved(self, shift: Vec3, turn: Quat) -> Distance:
         """Never asked for: balls are moved to such a solid."""
@@ -155,6 +156,8 @@ def form(solid: AbstractSolid) -> AbstractForm:
     match core:
         case Sphere():
             found = Ball(pose.position, radius + core.radius * pose.scale)
+        case Point():
+            found = Ball(pose(Vec3.of(core.position)), radius)
         case Ellipsoid():
             axes = Vec3.of(core.semi_axes * pose.scale)
             found = Smooth(axes, pose.position, pose.turn, radius)
@@ -172,9 +175,11 @@ def form(solid: AbstractSolid) -> AbstractForm:
     return found
 
 
-def kind(solid: AbstractSolid) -> str:
-    """The name of a solid that may be moved, scaled and rounded."""
-    return type(_unwrap(solid)[0]).__name__
+def kind(shape: AbstractShape) -> str:
+    """The name of a shape, moved, scaled and rounded or not."""
+    while isinstance(shape, Rounded | Scaled | Placed):
+        shape = shape.shape
+    return type(shape).__name__
 
 
 def _unwrap(solid: AbstractSolid) -> tuple[AbstractSolid, _Pose, Float[Array, ""]]:

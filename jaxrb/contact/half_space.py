@@ -1,8 +1,8 @@
 """Contacts of bodies with half-spaces.
 
-Every body against every obstacle. A body that is a union has a contact for each of its parts,
-whose least gap is its own: arrays have shape (n_bodies, n_contacts), where contact number
-part * n_obstacles + obstacle is that of a part. Bodies with fewer parts than others repeat
+Every body against every plane. A body that is a union has a contact for each of its parts, whose
+least gap is its own: arrays have shape (n_bodies, n_contacts), where contact number
+part * n_planes + plane is that of a part. Bodies with fewer parts than others repeat
 their first one, which changes nothing.
 """
 
@@ -11,17 +11,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
 from ..bodies import Inertial, Phase, RigidBody
-from ..math import Vec3, cross, dot, norm, rotate_inverse
+from ..math import Vec3, cross, dot, norm, rotate_inverse, zeros_like
 from ..shapes import AbstractSolid, HalfSpace
 from ..shapes.base import components
 from ..shapes.search import Searched
-from .base import AbstractContacts, AbstractContactSet, ContactKinematics
+from .base import AbstractContacts, AbstractContactSet, Chosen, ContactKinematics, Surface
 from .single import at
 
 
@@ -33,6 +34,7 @@ class AtHalfSpaces(AbstractContacts):
     normal: Vec3  # world; components (1, n_contacts)
     point: Vec3  # closest point of the body from its centre of mass, body frame [m]
     lever: Vec3  # chi = rho x R^T n, body frame [m]
+    surface: Surface | None = None  # of half-spaces that move
 
     def _kinematics(self, phase: Phase, inertial: Inertial) -> ContactKinematics:
         """Normal velocity n . v + chi . Omega and inverse mass 1/m + chi . J^{-1} chi."""
@@ -41,28 +43,28 @@ class AtHalfSpaces(AbstractContacts):
         )
         lever_over_inertia = inertia.solve(self.lever)
         spin = dot(lever_over_inertia, angular)
-        return ContactKinematics(
-            dot(self.normal, linear) / mass + spin,
-            1 / mass + dot(lever_over_inertia, self.lever),
-            spin**2 / norm(self.point),
-        )
+        inverse_mass = 1 / mass + dot(lever_over_inertia, self.lever)
+        if inertial.pivot is not None:
+            inertial, phase = _expand((inertial, phase), 1)
+            inverse_mass = inertial.with_pins(inverse_mass, phase, self.normal, self.lever)
+        rate, bend = dot(self.normal, linear) / mass + spin, spin**2 / norm(self.point)
+        if self.surface is not None:
+            rate = rate - dot(self.normal, self.surface.velocity)
+            bend = bend + self.surface.acceleration
+        return ContactKinematics(rate, inverse_mass, bend)
 
-    def _push(self, phase, impulse, where):
+    def _push(self, phase, impulse, where, inertial):
         """Tran and Leok, eq. 61a, b."""
         impulse = jnp.where(where, impulse, jnp.zeros_like(impulse))
         linear, angular = jax.tree.map(
             partial(jnp.sum, axis=1), (self.normal * impulse, self.lever * impulse)
         )
-        return Phase(
-            phase.position,
-            phase.orientation,
-            phase.linear_momentum + linear,
-            phase.angular_momentum + angular,
-            phase.stretch,
-        )
+        return inertial.pushed(phase, linear, angular)
 
     def _chosen(self, phase, which):
-        return at(which, self.normal), ((jnp.any(which, axis=1), at(which, self.point)),)
+        normal, side = at(which, self.normal), (jnp.any(which, axis=1), at(which, self.point))
+        moving = zeros_like(normal) if self.surface is None else at(which, self.surface.velocity)
+        return Chosen(normal, (side,), moving)
 
 
 class HalfSpaceContacts(AbstractContactSet):
@@ -70,16 +72,22 @@ class HalfSpaceContacts(AbstractContactSet):
 
     # For each group of bodies with one kind of shape its parts, components stacked.
     shapes: tuple[tuple[AbstractSolid, ...], ...]
-    normal: Vec3  # unit, components (n_obstacles,)
-    offset: Float[Array, " n_obstacles"]  # [m]
+    normal: Vec3  # unit, components (n_planes,)
+    offset: Float[Array, " n_planes"]  # [m]
+    # Of each plane the obstacle's number in the world.
+    obstacles: tuple[int, ...] = eqx.field(static=True)
 
     @staticmethod
     def of(
-        bodies: Sequence[RigidBody], obstacles: Sequence[HalfSpace], *, standing: bool = False
+        bodies: Sequence[RigidBody],
+        half_spaces: Sequence[tuple[int, HalfSpace]],
+        *,
+        standing: bool = False,
     ) -> HalfSpaceContacts:
-        """Bodies in an order in which those of one kind of shape are next to each other.
+        """Bodies in an order in which those of one kind of shape are next to each other;
+        half-spaces with the number of the obstacle that each bounds.
 
-        With `standing` the parts of each are strictly convex, so that a contact can last.
+        With `standing` the parts of each body are strictly convex, so that a contact can last.
         """
         shapes = [body.centered_shape() for body in bodies]
         solids = [shape.strictly_convex_parts() if standing else shape.parts() for shape in shapes]
@@ -96,11 +104,12 @@ class HalfSpaceContacts(AbstractContactSet):
         stacked = tuple(
             jax.tree.map(lambda *leaves: jnp.stack(leaves)[:, None], *group) for group in groups
         )
-        planes = [obstacle.unit_normal_and_offset() for obstacle in obstacles]
+        planes = [half_space.unit_normal_and_offset() for _, half_space in half_spaces]
         return HalfSpaceContacts(
             stacked,
             Vec3.of(jnp.stack([normal for normal, _ in planes])),
             jnp.stack([offset for _, offset in planes]),
+            tuple(number for number, _ in half_spaces),
         )
 
     @property
@@ -115,16 +124,14 @@ class HalfSpaceContacts(AbstractContactSet):
     @property
     def shape(self):
         n_bodies = sum(jax.tree.leaves(parts)[0].shape[0] for parts in self.shapes)
-        return n_bodies, self.n_parts * self.offset.shape[0]
+        return n_bodies, self.n_parts * len(self.obstacles)
 
     @property
     def partners(self):
-        n_obstacles = self.offset.shape[0]
-        contacts = np.arange(self.number)
-        body, contact = np.divmod(contacts, self.n_parts * n_obstacles)
-        return np.stack([body, contact % n_obstacles], axis=1)
+        body, contact = np.divmod(np.arange(self.number), self.n_parts * len(self.obstacles))
+        return np.stack([body, np.array(self.obstacles)[contact % len(self.obstacles)]], axis=1)
 
-    def _find(self, phase: Phase) -> AtHalfSpaces:
+    def _find(self, t, phase: Phase) -> AtHalfSpaces:
         """Gap, closest point and lever arm of every pair (Tran and Leok, eqs. 84, 55).
 
         Phi = n . x - d - h(-R^T n) with the support function h of the body, and the lever

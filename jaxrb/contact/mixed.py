@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -11,11 +12,13 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..bodies import RigidBody
-from ..shapes import HalfSpace, Sphere
+from ..shapes import Sphere
+from ..shapes.base import AbstractShape
 from .balls import BallContacts
-from .base import AbstractContacts, AbstractContactSet
-from .bodies import BodyContacts, stacked
-from .half_space import HalfSpaceContacts
+from .base import AbstractContacts, AbstractContactSet, Chosen
+from .bodies import BodyContacts, Kinds
+from .moving import Moving
+from .obstacles import with_obstacles
 from .separation import prepare
 
 
@@ -31,10 +34,10 @@ class Mixed(AbstractContacts):
             _row, *(contacts.kinematics(phase, inertial) for contacts in self.found)
         )
 
-    def _push(self, phase, impulse, where):
+    def _push(self, phase, impulse, where, inertial):
         own = zip(self.found, self._split(impulse), self._split(where), strict=True)
         for contacts, impulses, chosen in own:
-            phase = contacts.apply_impulse(phase, impulses, chosen)
+            phase = contacts.apply_impulse(phase, impulses, chosen, inertial)
         return phase
 
     def _chosen(self, phase, which):
@@ -43,16 +46,16 @@ class Mixed(AbstractContacts):
             contacts._chosen(phase, own)
             for contacts, own in zip(self.found, self._split(which), strict=True)
         )
-        normal, sides = first
+        normal, sides, drift = first
         sides = list(sides)
-        for other, its_sides in others:
-            normal = normal + other
-            for k, (body, arm) in enumerate(its_sides):
+        for other in others:
+            normal, drift = normal + other.normal, drift + other.drift
+            for k, (body, arm) in enumerate(other.sides):
                 if k < len(sides):
                     sides[k] = (sides[k][0] | body, sides[k][1] + arm)
                 else:
                     sides.append((body, arm))
-        return normal, tuple(sides)
+        return Chosen(normal, tuple(sides), drift)
 
     def _split(self, row: Array) -> list[Array]:
         shapes = [contacts.gap.shape for contacts in self.found]
@@ -77,17 +80,19 @@ class MixedContacts(AbstractContactSet):
     def searched(self):
         return any(contacts.searched for contacts in self.sets)
 
-    def _find(self, phase):
-        found = tuple(contacts.find(phase) for contacts in self.sets)
+    def _find(self, t, phase):
+        found = tuple(contacts.find(t, phase) for contacts in self.sets)
         gap = _row(*(contacts.gap for contacts in found))
         return Mixed(gap, _row(*(contacts.round_off for contacts in found)), found)
 
 
 def all_contacts(
     bodies: Sequence[RigidBody],
-    obstacles: Sequence[HalfSpace],
+    obstacles: Sequence[AbstractShape | Moving],
     pairs: Sequence[tuple[int, int]],
     *,
+    pinned: Sequence[bool],
+    args: Any,
     standing: bool,
 ) -> AbstractContactSet | None:
     """Of bodies with obstacles and with each other; None if nothing can touch anything.
@@ -96,45 +101,49 @@ def all_contacts(
         bodies: those of one kind of shape next to each other.
         obstacles: with which every body has contacts.
         pairs: of bodies that can touch, by their indices.
+        pinned: which bodies turn about a point.
+        args: of the motions of obstacles.
         standing: whether contacts can last (see `HalfSpaceContacts.of`).
 
     Raises:
-        ValueError: if the closest points of two of the solids are not known.
+        ValueError: naming both, if the gap between two of the solids cannot be computed.
     """
-    sets: list[AbstractContactSet] = []
-    if obstacles:
-        sets.append(HalfSpaceContacts.of(bodies, obstacles, standing=standing))
+    sets = with_obstacles(bodies, obstacles, args, standing)
     if pairs:
-        sets += _between(bodies, pairs, len(obstacles))
+        sets += _between(bodies, pairs, pinned, len(obstacles))
     if len(sets) > 1:
         return MixedContacts(tuple(sets))
     return sets[0] if sets else None
 
 
 def _between(
-    bodies: Sequence[RigidBody], pairs: Sequence[tuple[int, int]], n_obstacles: int
+    bodies: Sequence[RigidBody],
+    pairs: Sequence[tuple[int, int]],
+    pinned: Sequence[bool],
+    n_obstacles: int,
 ) -> list[AbstractContactSet]:
     """Balls, if each of them can touch every other, and one set for each other kind of contact."""
     solids = [body.centered_shape() for body in bodies]
     sets: list[AbstractContactSet] = []
-    balls = {body: solid for body, solid in enumerate(solids) if isinstance(solid, Sphere)}
+    # One that is pinned turns when it is hit, and is not among these.
+    balls = {
+        body: solid
+        for body, solid in enumerate(solids)
+        if isinstance(solid, Sphere) and not any(pinned)
+    }
     left = {tuple(sorted(pair)): pair for pair in pairs}
     every = set(combinations(balls, 2))
     if every and every <= left.keys():
         radius = jnp.stack([ball.radius for ball in balls.values()])
         sets.append(BallContacts(radius, min(balls), n_obstacles))
         left = {key: pair for key, pair in left.items() if key not in every}
-    kinds: dict[tuple, list] = {}
+    kinds = Kinds()
     for pair in left.values():
         for a in solids[pair[0]].pieces():
             for b in solids[pair[1]].pieces():
-                forms = prepare(a, b)
-                leaves, structure = jax.tree.flatten(forms)
-                kind = structure, *(leaf.shape for leaf in leaves)
-                kinds.setdefault(kind, []).append((pair, forms))
-    for contacts in kinds.values():
-        own, forms = zip(*contacts, strict=True)
-        sets.append(BodyContacts(stacked(forms), own, n_obstacles))
+                kinds.add(prepare(a, b), pair)
+    for forms, own in kinds.stacked():
+        sets.append(BodyContacts(forms, tuple(own), n_obstacles))
     return sets
 
 

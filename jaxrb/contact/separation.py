@@ -23,11 +23,13 @@ from .polytopes import between_polytopes
 from .smooth import between_smooth, smooth_and_polytope
 
 
-def prepare(first: AbstractSolid, second: AbstractSolid) -> tuple[AbstractForm, AbstractForm]:
+def prepare(
+    first: AbstractSolid, second: AbstractSolid, place: str = "World.pairs"
+) -> tuple[AbstractForm, AbstractForm]:
     """The forms in which two solids, none of them a union, are compared.
 
     Raises:
-        ValueError: if the closest points of such a pair are not known.
+        ValueError: naming the place, if the closest points of such a pair are not known.
     """
     a, b = form(first), form(second)
     if isinstance(a, Ball) and not isinstance(b, Ball | Nearest):
@@ -37,7 +39,7 @@ def prepare(first: AbstractSolid, second: AbstractSolid) -> tuple[AbstractForm, 
     if _rule(a, b) is None and _rule(b, a) is None:
         names = " and a ".join(map(kind, (first, second)))
         raise ValueError(
-            f"World.pairs: the closest points of a {names} are not known. Spheres can touch "
+            f"{place}: the closest points of a {names} are not known. Spheres can touch "
             "every solid; ellipsoids, boxes, polyhedra, capsules, and these rounded, each other."
         )
     return a, b

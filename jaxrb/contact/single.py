@@ -5,10 +5,21 @@ from __future__ import annotations
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool
+from jaxtyping import Array, Bool, Float
 
 from ..bodies import Inertial, Phase
-from ..math import Quat, Sym3, Vec3, cross, dot, rotate, rotate_inverse
+from ..math import (
+    InertiaTensor,
+    Quat,
+    Sym3,
+    Vec3,
+    cross,
+    dot,
+    rotate,
+    rotate_inverse,
+    select,
+    zeros_like,
+)
 
 
 class Side(eqx.Module):
@@ -43,13 +54,17 @@ class SingleContact(eqx.Module):
 
     @staticmethod
     def of(
-        normal: Vec3, sides: tuple[Side, ...], phase: Phase, inertial: Inertial
+        normal: Vec3, sides: tuple[Side, ...], drift: Vec3, phase: Phase, inertial: Inertial
     ) -> SingleContact:
-        """Of one or two sides. Without a first one, some contact that recedes."""
+        """Of one or two sides, and of an obstacle that moves at the velocity `drift`, world [m/s].
+
+        Without a first side, some contact that recedes.
+        """
         none = ~jnp.any(sides[0].body)
         normal = Vec3(normal.x, normal.y, jnp.where(none, 1.0, normal.z))
         axes = (*_tangents(normal), normal)
-        velocity, total = sides[0].velocity(phase, inertial), _response(axes, sides[0], inertial)
+        velocity = sides[0].velocity(phase, inertial) - drift
+        total = _response(axes, sides[0], inertial)
         for side in sides[1:]:
             velocity = velocity - side.velocity(phase, inertial)
             total = jax.tree.map(jnp.add, total, _response(axes, side, inertial))
@@ -67,17 +82,40 @@ class SingleContact(eqx.Module):
         side = self.sides[0]
         return at(side.body, phase.position) + rotate(side.orientation, side.arm)
 
-    def apply(self, impulse: Vec3, phase: Phase) -> Phase:
+    def impulse_between(self, before: Phase, after: Phase, inertial: Inertial) -> Vec3:
+        """The impulse on the first body between two phases, world [N s].
+
+        It is the change of a free body's momentum. Of pinned bodies alone, whose pins add theirs,
+        it is that along the normal which changes the normal velocity as it does: without friction.
+        """
+        normal, first = self.axes[2], self.sides[0]
+
+        def change(of):
+            return of(after) - of(before)
+
+        if inertial.pivot is None:
+            return change(lambda phase: at(first.body, phase.linear_momentum))
+        speed = sum(
+            sign * dot(normal, change(lambda phase, side=side: side.velocity(phase, inertial)))
+            for side, sign in zip(self.sides, (1, -1), strict=False)
+        )
+        found = normal * (speed / self.inverse_inertia.diagonal.z)
+        for side, sign in reversed(list(zip(self.sides, (1, -1), strict=False))):
+            free = jnp.any(side.body & ~inertial.pivot.pinned)
+            own = change(lambda phase, side=side: at(side.body, phase.linear_momentum)) * sign
+            found = select(free, own, found)
+        return found
+
+    def apply(self, impulse: Vec3, phase: Phase, inertial: Inertial) -> Phase:
         """The phase after an impulse on the first body, contact frame [N s] (Jia and Wang,
         eq. 1); the second gets its reaction."""
         first, second, normal = self.axes
         push = first * impulse.x + second * impulse.y + normal * impulse.z
-        linear, angular = phase.linear_momentum, phase.angular_momentum
+        total = zeros_like((phase.linear_momentum, phase.angular_momentum))
         for side, force in zip(self.sides, (push, -push), strict=False):
             turned = cross(side.arm, rotate_inverse(side.orientation, force))
-            linear = linear + _on(side.body, force)
-            angular = angular + _on(side.body, turned)
-        return Phase(phase.position, phase.orientation, linear, angular, phase.stretch)
+            total = jax.tree.map(jnp.add, total, _on(side.body, (force, turned)))
+        return inertial.pushed(phase, *total)
 
 
 def at(which: Bool[Array, "..."], tree):
@@ -89,16 +127,33 @@ def at(which: Bool[Array, "..."], tree):
     return jax.tree.map(entry, tree)
 
 
-def _on(body: Bool[Array, " n_bodies"], vector: Vec3) -> Vec3:
-    return jax.tree.map(lambda leaf: jnp.where(body, leaf, 0.0), vector)
+def _on(body: Bool[Array, " n_bodies"], tree):
+    return jax.tree.map(lambda leaf: jnp.where(body, leaf, 0.0), tree)
 
 
 def _response(axes: tuple[Vec3, Vec3, Vec3], side: Side, inertial: Inertial) -> Sym3:
-    """What a side adds to W: 1/m - R P J^{-1} P R^T in the contact frame."""
-    inverse_mass = at(side.body, 1 / inertial.mass)
-    levers = [cross(side.arm, rotate_inverse(side.orientation, axis)) for axis in axes]
+    """What a side adds to W: 1/m - R P J^{-1} P R^T in the contact frame; of a pinned body with P
+    and J about its point, and without the first part."""
+    free = _rates(axes, side, side.arm, at(side.body, 1 / inertial.mass), inertial.inertia)
+    pivot = inertial.pivot
+    if pivot is None:
+        return free
+    about = side.arm + at(side.body, pivot.arm)
+    pinned = _rates(axes, side, about, jnp.zeros_like(about.x), pivot.inertia)
+    return select(jnp.any(side.body & pivot.pinned), pinned, free)
+
+
+def _rates(
+    axes: tuple[Vec3, Vec3, Vec3],
+    side: Side,
+    arm: Vec3,
+    inverse_mass: Float[Array, ""],
+    inertia: InertiaTensor,
+) -> Sym3:
+    """1/m - R P J^{-1} P R^T for the cross products P with an arm."""
+    levers = [cross(arm, rotate_inverse(side.orientation, axis)) for axis in axes]
     turned = [
-        at(side.body, inertial.inertia.solve(jax.tree.map(lambda leaf: leaf[None], lever)))
+        at(side.body, inertia.solve(jax.tree.map(lambda leaf: leaf[None], lever)))
         for lever in levers
     ]
 

@@ -18,6 +18,7 @@ import numpy as np
 from jax.core import Tracer
 
 from .. import bodies, control, flows, impact, shapes
+from ..contact import Moving
 from ..simulate import RESULTS, EventDriven, Impacts, PairLaw, SaveAt, Solution, Stats, World
 
 _CLASSES: dict[str, type] = {
@@ -91,7 +92,8 @@ def encode(thing: Any, where: str, arrays: list) -> Any:
     for name, other in _ENUMERATIONS.items():
         if structure == other:
             return {"enumeration": name, "value": encode(jax.tree.leaves(thing)[0], where, arrays)}
-    holds = "holds functions of yours" if isinstance(thing, shapes.Implicit) else "is no class"
+    own = isinstance(thing, shapes.Implicit | bodies.Force | Moving)
+    holds = "holds functions of yours" if own else "is no class"
     raise ValueError(
         f"{where} is of the type {type(thing).__name__}, which {holds} that a file could rebuild. "
         "Save its numbers alone with save(..., structure=False), and open them with "

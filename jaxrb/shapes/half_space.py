@@ -21,7 +21,7 @@ class HalfSpace(AbstractShape):
     normal: Float[Array, "3"]
     offset: Float[Array, ""]
 
-    def __init__(self, normal=(0.0, 0.0, 1.0), offset=0.0):
+    def __init__(self, normal=(0.0, 0.0, 1.0), offset: float | Float[Array, ""] = 0.0):
         self.normal = real_array(normal, "HalfSpace.normal", (3,))
         self.offset = real_array(offset, "HalfSpace.offset", ())
         nonzero = lambda n: np.all(np.isfinite(n)) and np.any(n != 0)  # noqa: E731

@@ -219,14 +219,16 @@ def advance(
         t, trial, mode = course.time(grid), search.trial, course.mode
         end, error, work = events.flow(plan.scheme, t, trial, course.phase, mode)
         t = t + trial
-        contacts = events.contacts(end)
+        contacts = events.contacts(t, end)
         guards = events.guards(t, end, contacts, mode, grid.dt)
         if events.deferred:
             end_mode, event = mode, guards.event
             after = end
         else:
             after, end_mode, event = events.reset(t, end, contacts, guards.event, None, mode)
-        inspection = plan.detector.inspect(carry.inspected, course.phase, end, trial, mode, events)
+        inspection = plan.detector.inspect(
+            carry.inspected, t, course.phase, end, trial, mode, events
+        )
         resolution = _resolution(course)
         case, bracket, failure = _classify(
             grid, course, status, search, guards, event, error, inspection.doubtful
@@ -284,9 +286,9 @@ def _in_rounds(
         _, carry = jax.lax.while_loop(flying, fly_on, (jnp.zeros((), jnp.int32), carry))
         course, status, log, event = carry.course, carry.status, carry.log, carry.waiting
         assert event is not None
-        contacts = events.contacts(course.phase)
-        resolution, found = events.resolve(course.phase, contacts, event)
         t = course.time(grid)
+        contacts = events.contacts(t, course.phase)
+        resolution, found = events.resolve(course.phase, contacts, event)
         after = events.reset(t, course.phase, contacts, event, resolution, course.mode)
         if log is not None:
             log = log.write_resolution(resolution, jnp.any(event.contact))
@@ -304,14 +306,14 @@ def _in_rounds(
 
 
 def _no_event(events: AbstractEvents, course: Course) -> Event:
-    contacts = jax.eval_shape(events.contacts, course.phase)
+    contacts = jax.eval_shape(events.contacts, course.remaining, course.phase)
     return Event(jnp.zeros((), jnp.int32), jnp.zeros(contacts.gap.shape, bool))
 
 
 def _resolve(events: AbstractEvents, course: Course):
     if not events.deferred:
         return None, None
-    contacts = events.contacts(course.phase)
+    contacts = events.contacts(jnp.zeros_like(course.remaining), course.phase)  # for shapes alone
     return events.resolve(course.phase, contacts, _no_event(events, course))
 
 

@@ -11,7 +11,6 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from ..bodies import Phase, State
-from ..contact.single import at
 from .collect import Impact, compact
 from .method import Run
 from .observables import energy
@@ -94,12 +93,11 @@ def _impacts(run: Run, n: int, grid: TimeGrid, system: System, world: World) -> 
     used = jnp.arange(n, dtype=jnp.int32) < count
 
     def geometry(entry: Impact):
-        found = contacts.find(entry.before)
+        found = contacts.find(time(entry.step, entry.offset), entry.before)
         order = jnp.arange(contacts.number, dtype=jnp.int32).reshape(contacts.shape)
         single = found.single(entry.before, order == entry.contact, system.inertial)
-        body = single.sides[0].body
-        change = at(body, entry.after.linear_momentum - entry.before.linear_momentum)
-        vectors = (single.position(entry.before), single.axes[2], change)
+        impulse = single.impulse_between(entry.before, entry.after, system.inertial)
+        vectors = (single.position(entry.before), single.axes[2], impulse)
         return tuple(vector.array() for vector in vectors)
 
     def time(step: Int[Array, ""], offset: Float[Array, ""]):

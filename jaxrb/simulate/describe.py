@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from ..contact import Moving
 from .results import result_name
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ def describe_world(world: World) -> str:
     """One line: how many of what, gravity, and the contact law."""
     parts = [_counted(body.shape for body in world.bodies)]
     if world.obstacles:
-        parts.append("over " + _counted(world.obstacles))
+        parts.append("over " + _obstacles(world))
     if world.joints:
         parts.append(f"{len(world.joints)} pinned")
     if len(world.bodies) > 1:
@@ -114,6 +115,15 @@ def _number(count: int, name: str) -> str:
 def _counted(things) -> str:
     counts = Counter(type(thing).__name__ for thing in things)
     return ", ".join(f"{count} {name}" for name, count in counts.items())
+
+
+def _obstacles(world: World) -> str:
+    """How many of each kind, those that move apart."""
+    names = Counter(
+        f"moving {type(o.shape).__name__}" if isinstance(o, Moving) else type(o).__name__
+        for o in world.obstacles
+    )
+    return ", ".join(f"{count} {name}" for name, count in names.items())
 
 
 def _law(law: Any) -> str:

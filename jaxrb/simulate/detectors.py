@@ -42,6 +42,7 @@ class AbstractDetector(eqx.Module):
     def inspect(
         self,
         state: State,
+        t: Float[Array, ""],
         start: Phase,
         end: Phase,
         trial: Float[Array, ""],
@@ -52,6 +53,7 @@ class AbstractDetector(eqx.Module):
 
         Args:
             state: of the search within this flight.
+            t: time at the end of the trial [s].
             start, end: of the trial.
             trial: its duration [s].
             mode: in which it was flown.
@@ -65,7 +67,7 @@ class EndOfStep(AbstractDetector):
     def start(self, events, phase):
         return None
 
-    def inspect(self, state, start, end, trial, mode, events):
+    def inspect(self, state, t, start, end, trial, mode, events):
         return Inspection(None, jnp.zeros((), bool), trial)
 
 
@@ -135,7 +137,7 @@ class Interior(AbstractDetector):
     """
 
     def start(self, events, phase):
-        contacts = jax.eval_shape(events.contacts, phase)
+        contacts = jax.eval_shape(events.contacts, jnp.zeros_like(phase.position.x[0]), phase)
         if contacts is None:
             return None
         none = jnp.zeros(contacts.gap.shape, bool)
@@ -143,8 +145,8 @@ class Interior(AbstractDetector):
         dip = _Dip(zero, zero, (zero, zero), (zero, zero))
         return _Probing(none, none, dip, zero, jnp.zeros((), jnp.int32))
 
-    def inspect(self, state: _Probing, start, end, trial, mode, events):
-        before, after = events.contacts(start), events.contacts(end)
+    def inspect(self, state: _Probing, t, start, end, trial, mode, events):
+        before, after = events.contacts(t - trial, start), events.contacts(t, end)
         if before is None or after is None:
             return Inspection(state, jnp.zeros((), bool), trial)
         inertial = events.system.inertial

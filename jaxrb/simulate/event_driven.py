@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 
 from .._validate import one_of, positive_count, positive_number, step_size
 from ..bodies import State
+from ..contact import flat_at_rest
 from ..flows import AbstractFlow, LieVariational
 from .advance import Plan, Status, start_course
 from .detectors import EndOfStep, Interior
@@ -191,6 +192,17 @@ def _hindrance(world: World) -> str | None:
         return (
             'on_zeno="rest" is sustained contact with obstacles alone: give World.pairs=() if '
             'bodies do not touch each other, or use on_zeno="stop".'
+        )
+    for index, obstacle in enumerate(world.obstacles):
+        if not flat_at_rest(obstacle):
+            return (
+                'on_zeno="rest" is sustained contact with half-spaces that stay: '
+                f'World.obstacles[{index}] is another obstacle. Use on_zeno="stop".'
+            )
+    if world.obstacles and world.joints:
+        return (
+            'on_zeno="rest" is sustained contact of free bodies: World.joints must be empty, or '
+            'use on_zeno="stop".'
         )
     for body in world.bodies if world.obstacles else ():
         try:

@@ -113,9 +113,9 @@ class AbstractEvents(eqx.Module):
         """A flight in a mode, from a time [s] and for a duration [s]."""
         return _free_flow(scheme, t, duration, phase, self.system)
 
-    def contacts(self, phase: Phase) -> AbstractContacts | None:
-        """Where bodies are closest to what they can hit."""
-        return None if self.system.contacts is None else self.system.contacts.find(phase)
+    def contacts(self, t: Float[Array, ""], phase: Phase) -> AbstractContacts | None:
+        """Where bodies are closest to what they can hit, at a time [s]."""
+        return None if self.system.contacts is None else self.system.contacts.find(t, phase)
 
     def lasting(self, mode: Mode, like: Array) -> Contacts:
         """Which contacts last in a mode; the mask has the shape of `like`."""

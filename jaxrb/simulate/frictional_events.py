@@ -71,7 +71,7 @@ class FrictionalImpacts(AbstractEvents):
         known = jnp.stack([dot(axis, resolution.push) for axis in contact.axes])
         slope = None if resolution.slope is None else resolution.slope[..., None]
         impulse = known_impulse(self._law.hypothesis)(problem, known[:, None], slope)
-        return Reset(contact.apply(Vec3(*impulse[:, 0]), end), mode, event)
+        return Reset(contact.apply(Vec3(*impulse[:, 0]), end, self.system.inertial), mode, event)
 
     @property
     def _law(self) -> Coulomb:

@@ -37,13 +37,16 @@ class Impacts(AbstractEvents):
         motion = contacts.kinematics(end, self.system.inertial)
         law = self.system.frictionless
         impulse = law.normal_impulse(motion.normal_velocity, motion.inverse_mass)
-        return Reset(contacts.apply_impulse(end, impulse, event.contact), mode, event)
+        after = contacts.apply_impulse(end, impulse, event.contact, self.system.inertial)
+        return Reset(after, mode, event)
 
     def zeno_time(self, t, final, mode, code):
         assert self.system.contacts is not None
         unknown = jnp.full_like(final.position.x, jnp.nan)
-        # The bounces to come are those of each body by itself where it touches obstacles alone.
+        # The bounces to come are those of each body by itself where it is free and touches
+        # half-spaces alone.
         alone = isinstance(self.system.contacts, HalfSpaceContacts)
+        alone &= self.system.inertial.pivot is None
         ends = t + remaining_bounces(t, final, self.system) if alone else unknown
         return jnp.where(code == Code.zeno, ends, jnp.inf)
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
+from typing import Any
+
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -13,14 +16,24 @@ from .system import build, partners
 from .world import World
 
 
-def gaps(world: World, state: State) -> Float[Array, "n_bodies n_obstacles"]:
-    """Signed distance of each body from each obstacle [m], negative when penetrating."""
-    system, phase = build(world, state)
+def gaps(
+    world: World, state: State, t: float | Float[Array, ""] = 0.0, args: Any = None
+) -> Float[Array, "n_bodies n_obstacles"]:
+    """Signed distance of each body from each obstacle [m], negative when penetrating.
+
+    It is known as `pair_gaps` says, an obstacle in place of the second body.
+
+    Args:
+        world, state: the bodies and where they are.
+        t: time [s], on which obstacles that move depend.
+        args: of their motions, as in `simulate`.
+    """
+    system, phase = build(world, state, args)
     least = jnp.full((len(world.bodies), len(world.obstacles)), jnp.inf, state.position.dtype)
     if system.contacts is None:
         return least
     body, obstacle = partners(world, system.contacts).T
-    gap = system.contacts.find(phase).gap.reshape(-1)
+    gap = system.contacts.find(jnp.asarray(t, state.position.dtype), phase).gap.reshape(-1)
     own = obstacle < len(world.obstacles)
     return least.at[body[own], obstacle[own]].min(gap[own])
 
@@ -32,12 +45,14 @@ def pair_gaps(world: World, state: State) -> Float[Array, " n_pairs"]:
     ellipsoid and a polyhedron it is less than that, as the one along their common normal at
     contact. Where solids penetrate each other it is minus the depth, if that is small.
     """
+    # Without obstacles, whose motions may take arguments.
+    world = dataclasses.replace(world, obstacles=(), pair_laws=())
     system, phase = build(world, state)
     least = jnp.full((len(world.pairs),), jnp.inf, state.position.dtype)
     if not world.pairs:
         return least
     assert system.contacts is not None
-    gap = system.contacts.find(phase).gap.reshape(-1)
+    gap = system.contacts.find(jnp.zeros((), least.dtype), phase).gap.reshape(-1)
     number = {pair: k for k, pair in enumerate(world.pairs)}
     first, second = partners(world, system.contacts).T
     other = second - len(world.obstacles)

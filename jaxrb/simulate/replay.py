@@ -337,8 +337,9 @@ def _fly(
     scheme: AbstractFlow, duration: Float[Array, ""], scene: Scene, course: Course
 ) -> _Arrival:
     events = scene.events
-    step = events.flow(scheme, course.time(scene.grid), duration, course.phase, course.mode)
-    return _Arrival(step.phase, events.contacts(step.phase), step.work)
+    t = course.time(scene.grid)
+    step = events.flow(scheme, t, duration, course.phase, course.mode)
+    return _Arrival(step.phase, events.contacts(t + duration, step.phase), step.work)
 
 
 def _event(logged: _Logged, contacts: AbstractContacts | None) -> Event:

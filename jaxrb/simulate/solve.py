@@ -53,7 +53,7 @@ def simulate(
         t1: end [s], not before t0. If t1 - t0 is no multiple of dt, the last step is shorter.
         t0: start [s].
         save: what to return besides the final state; `SaveAt(final=True)` by default.
-        args: what the forces of the world are given, any pytree.
+        args: what the forces of the world and the motions of its obstacles are given, any pytree.
         throw: raise if the simulation ended early. In a batch, use False and look at
             `Solution.successful` and `Solution.result`, one per world.
         max_steps: the most steps from t0 to t1; more end with a result code. It sets the size of
@@ -131,8 +131,10 @@ class Task(NamedTuple):
         t0, t1 = time_number(t0, "t0"), time_number(t1, "t1")
         if isinstance(t0, float) and isinstance(t1, float) and t1 < t0:
             raise ValueError(f"t1 must not lie before t0; got t0 = {t0}, t1 = {t1}.")
-        if args is not None and not world.forces:
-            raise ValueError("args must be None: no force in this world takes arguments.")
+        if args is not None and not world.takes_args:
+            raise ValueError(
+                "args must be None: no force and no motion in this world takes arguments."
+            )
         save = SaveAt(final=True) if save is None else save
         grid = TimeGrid.of(t0, t1, method.dt, max_steps, state.position.dtype)
         window = method.window(world, grid.capacity)
@@ -174,8 +176,8 @@ def solve(world: World, state: State, numbers: Numbers, program: Program, progre
     args = eqx.combine(numbers.args, jax.tree.unflatten(structure, leaves))
     state = method.prepare(world, state)
     system, phase = method.build(world, state, args)
-    code = initial_code(world, state, system, phase)
     grid = numbers.grid
+    code = initial_code(grid.t0, world, state, system, phase)
     in_order = numbers.in_order & (grid.t1 >= grid.t0) & (grid.dt > 0)
     code = jnp.where((code == Code.successful) & ~in_order, jnp.int32(Code.invalid_times), code)
     run = method.run(system, phase, code, grid, numbers.times, program.wanted, progress)

@@ -73,7 +73,7 @@ def _held_flow(flow, t, duration, phase: Phase, held: Held, system: System) -> S
     error = jnp.maximum(error, jnp.max(jax.lax.stop_gradient(missed**2)))
     motion = contacts.kinematics(end, system.inertial)
     stopping = _solve(contacts, motion, held, -motion.normal_velocity, system)
-    return Step(contacts.apply_impulse(end, stopping, held), error, work)
+    return Step(contacts.apply_impulse(end, stopping, held, system.inertial), error, work)
 
 
 def reaction(
@@ -133,7 +133,7 @@ def bounce(
 
 def _bounce_of_free(end, contacts, motion, struck, held, system) -> tuple[Phase, Held]:
     law = system.frictionless.normal_impulse(motion.normal_velocity, motion.inverse_mass)
-    return contacts.apply_impulse(end, law, struck), held
+    return contacts.apply_impulse(end, law, struck, system.inertial), held
 
 
 def _bounce_of_held(end, contacts, motion, struck, held, system) -> tuple[Phase, Held]:
@@ -147,7 +147,8 @@ def _bounce_of_held(end, contacts, motion, struck, held, system) -> tuple[Phase,
 
     pushing = jax.lax.fori_loop(0, _OPENINGS, open_pulled, held)
     impulse = _solve(contacts, motion, struck | pushing, change, system)
-    return contacts.apply_impulse(end, impulse, struck | pushing), pushing
+    after = contacts.apply_impulse(end, impulse, struck | pushing, system.inertial)
+    return after, pushing
 
 
 def landing(
@@ -184,7 +185,7 @@ def stand(
 def _stopped(bounced: Phase, contacts: AtHalfSpaces, landing: Held, held: Held, system) -> Phase:
     motion = contacts.kinematics(bounced, system.inertial)
     impulse = _solve(contacts, motion, held | landing, -motion.normal_velocity, system)
-    stopped = contacts.apply_impulse(bounced, impulse, held | landing)
+    stopped = contacts.apply_impulse(bounced, impulse, held | landing, system.inertial)
     return select(jnp.any(landing, axis=1), stopped, bounced)
 
 
@@ -301,7 +302,7 @@ def _gaps(flow, impulse, t, duration, phase, held, system) -> PerContact:
 
 def _kicked(flow, impulse, t, duration, phase, held, system) -> Step:
     contacts = system.at_half_spaces(phase)
-    start = contacts.apply_impulse(phase, impulse, held)
+    start = contacts.apply_impulse(phase, impulse, held, system.inertial)
     return flow.step(t, duration, start, system.dynamics)
 
 

@@ -8,12 +8,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from ..bodies import ConstantForce, Dynamics, Inertial, Phase, State
 from ..bodies.rigid_body import possible_inertia
 from ..bodies.state import UNIT_TOLERANCE, check_bodies, from_phase, to_phase
-from ..contact import AbstractContactSet, AtHalfSpaces, all_contacts
+from ..contact import AbstractContactSet, AtHalfSpaces, Moving, all_contacts
 from ..impact import AbstractContactLaw, Coulomb, Frictionless
 from ..math import Vec3, cross, dot
 from .results import Code, first_failure
@@ -42,7 +42,8 @@ class System(eqx.Module):
     def at_half_spaces(self, phase: Phase) -> AtHalfSpaces:
         """The contacts, of a world in which bodies do not touch each other."""
         assert self.contacts is not None
-        contacts = self.contacts.find(phase)
+        # These half-spaces stay where they are.
+        contacts = self.contacts.find(jnp.zeros_like(phase.position.x[0]), phase)
         assert isinstance(contacts, AtHalfSpaces)
         return contacts
 
@@ -67,7 +68,7 @@ def build(
     Args:
         world: and what moves it.
         state: of its bodies.
-        args: of the loads.
+        args: of the loads, and of obstacles that move.
         standing: whether contacts can last (see `HalfSpaceContacts.of`).
 
     Raises:
@@ -90,7 +91,12 @@ def build(
     inertial = Inertial.of(bodies, dtype, [world.pins[i] for i in order])
     place = np.argsort(order)
     pairs = [(int(place[i]), int(place[j])) for i, j in world.pairs]
-    contacts = all_contacts(bodies, world.obstacles, pairs, standing=standing)
+    pinned = [world.pins[i] is not None for i in order]
+    contacts = all_contacts(
+        bodies, world.obstacles, pairs, pinned=pinned, args=args, standing=standing
+    )
+    if contacts is not None and world.joints and world.frictional:
+        _check_pinned_friction(world, contacts)
     dynamics = _dynamics(world, inertial, args, order)
     law = world.contact_law if contacts is None else _law(world, contacts)
     ranks = None if contacts is None else _ranks(world, contacts)
@@ -150,6 +156,20 @@ def partners(world: World, contacts: AbstractContactSet) -> Int[np.ndarray, "n_c
     return np.stack([order[first], np.where(with_body, of_body, second)], axis=1)
 
 
+def _check_pinned_friction(world: World, contacts: AbstractContactSet) -> None:
+    """Raises `ValueError` where both sides of a contact with friction are held: an impulse towards
+    a pin moves nothing, so that no slip tells how large it is."""
+    held = [pin is not None for pin in world.pins]
+    for body, other in partners(world, contacts):
+        place = other - len(world.obstacles)
+        if held[body] and (place < 0 or held[place]):
+            what = f"obstacle {other}" if place < 0 else f"body {place}, which is pinned too,"
+            raise ValueError(
+                f"World.contact_law: pinned body {body} can hit {what} without friction alone. Use "
+                "Frictionless laws, or leave the pair out of World.pairs."
+            )
+
+
 def _ranks(world: World, contacts: AbstractContactSet) -> tuple[int, ...] | None:
     """Contacts with obstacles come before those of pairs, each by the numbers of both."""
     numbers = partners(world, contacts)
@@ -170,8 +190,10 @@ def to_state(system: System, world: World, phase: Phase) -> State:
     return jax.tree.map(lambda leaf: _permute(leaf, back), state)
 
 
-def initial_code(world: World, state: State, system: System, phase: Phase) -> Int[Array, ""]:
-    """The result code of a start that cannot be simulated.
+def initial_code(
+    t0: Float[Array, ""], world: World, state: State, system: System, phase: Phase
+) -> Int[Array, ""]:
+    """The result code of a start at t0 [s] that cannot be simulated.
 
     Constructors have checked the numbers they could see; traced ones are checked here.
     """
@@ -179,7 +201,9 @@ def initial_code(world: World, state: State, system: System, phase: Phase) -> In
     numbers = jax.tree.leaves((eqx.filter(world, eqx.is_inexact_array), system.inertial, phase))
     finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in numbers]))
     length = jnp.sqrt(jnp.sum(state.quaternion**2, axis=-1))
-    lengths = [length for body in world.bodies for length in body.shape.lengths()]
+    shapes = [body.shape for body in world.bodies]
+    shapes += [o.shape if isinstance(o, Moving) else o for o in world.obstacles]
+    lengths = [length for shape in shapes for length in shape.lengths()]
     possible = (
         jnp.all(possible_inertia(system.inertial.inertia))
         & jnp.all(system.inertial.mass > 0)
@@ -191,8 +215,11 @@ def initial_code(world: World, state: State, system: System, phase: Phase) -> In
     lawful = system.contact_law.lawful()
     penetrating = lost = jnp.zeros((), bool)
     if system.contacts is not None:
-        contacts = system.contacts.find(phase)
-        lost = jnp.any(jnp.isnan(contacts.gap))
+        contacts = system.contacts.find(t0, phase)
+        unknown = jnp.any(jnp.isnan(contacts.gap))
+        # Where no point is searched for, it is a motion that is not a number.
+        lost = unknown & system.contacts.searched
+        finite &= ~unknown | system.contacts.searched
         penetrating = jnp.any(contacts.gap < -4 * contacts.round_off)
     return first_failure(
         (~finite, Code.non_finite),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Sequence
 from itertools import combinations
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -14,8 +15,9 @@ from jaxtyping import Array, Float
 from .._text import described
 from .._validate import known, real_array, require
 from ..bodies import AbstractLoad, ConstantForce, Pin, RigidBody
+from ..contact import Moving
 from ..impact import AbstractContactLaw, Coulomb, Frictionless
-from ..shapes import HalfSpace
+from ..shapes.base import AbstractShape
 from .describe import describe_world
 from .pair_law import PairLaw
 
@@ -25,14 +27,14 @@ class World(eqx.Module):
 
     Attributes:
         bodies: at least one.
-        obstacles: immovable; every body can hit every one of them. A world with joints has
-            none.
+        obstacles: shapes in the world's frame, immovable, or `Moving`; every body can hit every
+            one of them. Any solid, half-space or cavity (`Complement`, `Difference`) whose gap to
+            the bodies can be computed.
         joints: at most one `Pin` a body.
         gravity: acceleration, world frame [m/s^2], shape (3,).
         contact_law: what happens at an impact; by default `Frictionless()`, without any loss.
         forces: on bodies, besides gravity; any number a body.
-        pairs: indices of the bodies that can hit each other, i < j; by default all pairs, and
-            none in a world with joints.
+        pairs: indices of the bodies that can hit each other, i < j; by default all pairs.
         pair_laws: where other laws hold than `contact_law`; the last one that fits counts.
 
     Raises:
@@ -40,7 +42,7 @@ class World(eqx.Module):
     """
 
     bodies: tuple[RigidBody, ...]
-    obstacles: tuple[HalfSpace, ...]
+    obstacles: tuple[AbstractShape | Moving, ...]
     joints: tuple[Pin, ...]
     gravity: Float[Array, "3"]
     contact_law: AbstractContactLaw
@@ -51,7 +53,7 @@ class World(eqx.Module):
     def __init__(
         self,
         bodies: Sequence[RigidBody],
-        obstacles: Sequence[HalfSpace] = (),
+        obstacles: Sequence[AbstractShape | Moving] = (),
         joints: Sequence = (),
         gravity=(0.0, 0.0, -9.81),
         contact_law: AbstractContactLaw | None = None,
@@ -62,7 +64,7 @@ class World(eqx.Module):
         self.bodies = _instances(bodies, RigidBody, "World.bodies")
         if not self.bodies:
             raise ValueError("World.bodies must hold at least one RigidBody.")
-        self.obstacles = _instances(obstacles, HalfSpace, "World.obstacles")
+        self.obstacles = _instances(obstacles, AbstractShape | Moving, "World.obstacles")
         self.joints = _instances(joints, Pin, "World.joints")
         self._check_joints()
         self.forces = _instances(forces, AbstractLoad, "World.forces")
@@ -112,6 +114,11 @@ class World(eqx.Module):
         return [self.contact_law, *(special.law for special in self.pair_laws)]
 
     @property
+    def takes_args(self) -> bool:
+        """Whether anything in it is given the args of `simulate`."""
+        return bool(self.forces) or any(isinstance(o, Moving) for o in self.obstacles)
+
+    @property
     def elastic(self) -> bool:
         """Whether no impact is known to lose energy, so that none can bring a body to rest."""
         known_ones = [known(law.restitution) for law in self._laws]
@@ -127,15 +134,10 @@ class World(eqx.Module):
         self._check_indices(pinned, "World.joints")
         if len(set(pinned)) < len(pinned):
             raise ValueError("World.joints must hold at most one Pin for each body.")
-        if pinned and self.obstacles:
-            raise ValueError(
-                "World.obstacles must be empty in a world with joints: impacts of pinned bodies "
-                "are not supported."
-            )
 
     def _pairs(self, pairs: Sequence[tuple[int, int]] | None) -> tuple[tuple[int, int], ...]:
         if pairs is None:
-            return () if self.joints else tuple(combinations(range(len(self.bodies)), 2))
+            return tuple(combinations(range(len(self.bodies)), 2))
         found = {}  # keys in their order
         for pair in pairs:
             try:
@@ -150,11 +152,6 @@ class World(eqx.Module):
                 )
             found[i, j] = None
         self._check_indices([j for _, j in found], "World.pairs")
-        if found and self.joints:
-            raise ValueError(
-                "World.pairs must be empty in a world with joints: impacts of pinned bodies are "
-                "not supported."
-            )
         return tuple(found)
 
     def _check_indices(self, indices: Sequence[int], name: str):
@@ -180,9 +177,10 @@ class World(eqx.Module):
         return tuple(of_body.get(index) for index in range(len(self.bodies)))
 
 
-def _instances(values, kind: type, name: str) -> tuple:
+def _instances(values, kind: Any, name: str) -> tuple:
     if isinstance(values, kind):
-        raise ValueError(f"{name} must be a sequence; put brackets around the {kind.__name__}.")
+        own = type(values).__name__
+        raise ValueError(f"{name} must be a sequence; put brackets around the {own}.")
     values = tuple(values)
     for index, value in enumerate(values):
         if not isinstance(value, kind):
@@ -192,5 +190,7 @@ def _instances(values, kind: type, name: str) -> tuple:
     return values
 
 
-def _article(kind: type) -> str:
-    return "a force, such as Spring" if kind is AbstractLoad else f"a {kind.__name__}"
+def _article(kind: Any) -> str:
+    if kind is AbstractLoad:
+        return "a force, such as Spring"
+    return "a shape or a Moving one" if kind == AbstractShape | Moving else f"a {kind.__name__}"

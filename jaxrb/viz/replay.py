@@ -19,13 +19,16 @@ import webbrowser
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float
 
+from ..contact import Moving
 from ..simulate import Solution, World
 from ..simulate.results import Code, result_name
 from .meshes import Mesh, mesh
+from .obstacles import poses
 from .scene import Extent, Scene
 from .tracks import Track, chosen_lanes
 
@@ -44,6 +47,7 @@ def replay(
     speed: float = 1.0,
     trace: bool = True,
     impacts: bool = True,
+    args: Any = None,
 ) -> Replay:
     """An interactive replay of a simulation: a file for a browser, or live.
 
@@ -63,6 +67,7 @@ def replay(
         trace: whether to draw the paths of the centres of mass.
         impacts: whether to draw the impulse of each impact on its body, as an arrow that ends
             at the contact point; for a short time. Lengths are proportional to impulses.
+        args: those of `simulate`, for the motions of obstacles.
 
     Returns:
         The replay; see `Replay.save` and `Replay.show`.
@@ -103,6 +108,7 @@ def replay(
         note=note,
         trace=bool(trace),
         impacts=bool(impacts),
+        args=args,
     )
 
 
@@ -121,6 +127,7 @@ class Replay:
         speed: seconds of the simulation per second of playing.
         note: names of the results of lanes that ended early; empty if none did.
         trace, impacts: whether paths and impulses are drawn.
+        args: of the motions of obstacles.
     """
 
     world: World
@@ -134,6 +141,7 @@ class Replay:
     note: str
     trace: bool
     impacts: bool
+    args: Any = None
 
     @property
     def duration(self) -> float:
@@ -240,6 +248,15 @@ class Replay:
         known = {id(body): body for body in self.world.bodies}
         known = {key: mesh(body.centered_shape()) for key, body in known.items()}
         return [known[id(body)] for body in self.world.bodies]
+
+    @functools.cached_property
+    def obstacle_poses(self) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+        """Positions [m] and quaternions in all frames of obstacles that move, by their numbers."""
+        return {
+            index: poses(obstacle, self.times, self.args)
+            for index, obstacle in enumerate(self.world.obstacles)
+            if isinstance(obstacle, Moving)
+        }
 
     @functools.cached_property
     def extent(self) -> Extent:

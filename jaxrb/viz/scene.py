@@ -1,9 +1,9 @@
-"""What viser shows of a replay: planes, bodies, paths, arrows, the time and the camera."""
+"""What viser shows of a replay: obstacles, bodies, paths, arrows, the time and the camera."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from scipy.spatial.transform import Rotation
 from ..shapes import HalfSpace
 from .figure import ORANGE, body_color
 from .meshes import Mesh, section
+from .obstacles import drawn, planes
 from .snapshots import cut, is_steep, plane_axes, square_side, squares, view_axes
 
 if TYPE_CHECKING:
@@ -100,8 +101,14 @@ class Scene:
         start = server.initial_camera
         (start.position, start.look_at), start.fov = extent.camera(), _VIEW
         start.up = (0.0, 0.0, 1.0)
-        for index in range(len(replay.world.obstacles)):
-            _add_plane(scene, replay.world.obstacles, index, replay.extent, unit)
+        flat = planes(replay.world.obstacles)
+        for index in flat:
+            _add_plane(scene, flat, index, replay.extent, unit)
+        self._obstacles = {
+            index: _add_obstacle(scene, replay, index, unit)
+            for index in range(len(replay.world.obstacles))
+            if index not in flat
+        }
         skins = {
             id(mesh): (mesh.creased(), np.concatenate([section(mesh, axis) for axis in range(3)]))
             for mesh in replay.meshes
@@ -148,6 +155,9 @@ class Scene:
                 here, there = replay.quaternion[lane, (before, frame), index]
                 if np.any(here != there):
                     body.wxyz = there
+        for index, (position, quaternion) in replay.obstacle_poses.items():
+            self._obstacles[index].position = self._unit * position[frame]
+            self._obstacles[index].wxyz = quaternion[frame]
         shown = replay.arrow_shown
         for index in np.flatnonzero(shown[frame] != shown[before]):
             self._arrows[index].visible = bool(shown[frame, index])
@@ -155,12 +165,34 @@ class Scene:
             self._label.text = replay.label(frame)
 
 
+def _add_obstacle(scene, replay: Replay, index: int, unit: float):
+    """A solid, or a cavity or a plane that moves; at first where it is in the first frame."""
+    skin, side = drawn(replay.world.obstacles[index], 2 * replay.extent.size)
+    pose = replay.obstacle_poses.get(index)
+    handle = scene.add_frame(
+        f"/obstacles/{index}",
+        show_axes=False,
+        position=(0.0, 0.0, 0.0) if pose is None else unit * pose[0][0],
+        wxyz=(1.0, 0.0, 0.0, 0.0) if pose is None else pose[1][0],
+    )
+    skin = skin.creased()
+    scene.add_mesh_simple(
+        f"/obstacles/{index}/mesh",
+        unit * skin.vertices,
+        skin.faces,
+        color=_rgb(_LINES),
+        side=side,
+        cast_shadow=False,
+    )
+    return handle
+
+
 def _add_plane(
-    scene, obstacles: Sequence[HalfSpace], index: int, extent: Extent, unit: float
+    scene, obstacles: Mapping[int, HalfSpace], index: int, extent: Extent, unit: float
 ) -> None:
     """A rectangle of a plane below the scene, with squares; it ends at the other planes."""
     obstacle = obstacles[index]
-    bounds = [other for k, other in enumerate(obstacles) if k != index]
+    bounds = [other for k, other in obstacles.items() if k != index]
     if is_steep(obstacle):  # a wall as high as the scene, or it would veil what is behind it
         bounds.append(HalfSpace((0.0, 0.0, -1.0), -extent.high[2]))
     square = square_side(extent.size)  # a round number of metres

@@ -10,10 +10,11 @@ import numpy as np
 from jaxtyping import Float
 
 from ..bodies import State
-from ..shapes import HalfSpace
+from ..shapes import AbstractSolid, HalfSpace
 from ..simulate import World
 from .figure import BLACK, ORANGE, STYLE, body_color, new_axes
 from .meshes import normals, surface
+from .obstacles import planes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,10 +44,11 @@ def plot_snapshots(
     A parallel projection, upright where world z is. The colour of a body says the time, or at
     one time alone which body it is; what is darker on an obstacle is its shadow, cast along the
     normal. Steep obstacles have none, and those that are seen from behind are outlines. The axes
-    in the corner are as long as a square of the obstacle.
+    in the corner are as long as a square of the obstacle. Other solids at rest are grey and behind
+    the bodies; cavities, which would hide them, and obstacles that move are not drawn.
 
     Args:
-        world: bodies and half-spaces.
+        world: bodies and obstacles.
         states: with a leading axis over the times.
         times: [s], shape (n_times,).
         path: of the centres of mass, world frame [m]; drawn as lines.
@@ -77,8 +79,13 @@ def plot_snapshots(
 
     with mpl.rc_context(STYLE):
         ax = new_axes() if ax is None else ax
-        for index in range(len(world.obstacles)):
-            _draw_ground(ax, view, corners, world.obstacles, index, spacing)
+        flat = list(planes(world.obstacles).values())
+        for index in range(len(flat)):
+            _draw_ground(ax, view, corners, flat, index, spacing)
+        for obstacle in world.obstacles:
+            if isinstance(obstacle, AbstractSolid):
+                grey = np.array(mpl.colors.to_rgba(_SHADOW))[None, None]
+                ax.add_collection(_paint(surface(obstacle)[None], view, grey, cmap, norm))
         if path is not None:
             for body, line in enumerate(np.moveaxis(np.asarray(path), 1, 0)):
                 # In the colour of its body it may run below it.

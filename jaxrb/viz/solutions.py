@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
+import equinox as eqx
 import jax
 import numpy as np
+from jaxtyping import Array
 
 from ..bodies import State
 from ..simulate import (
@@ -97,13 +98,14 @@ def plot_momentum(
     return ax
 
 
-def plot_gaps(world: World, sol: Solution, *, ax: Axes | None = None) -> Axes:
+def plot_gaps(world: World, sol: Solution, *, args: Any = None, ax: Axes | None = None) -> Axes:
     """The gaps of bodies and obstacles, and of pairs of bodies, against time, with the impacts.
 
     Of many gaps, the smallest at each time is drawn alone.
 
     Args:
         world, sol, ax: as for `plot_energy_parts`.
+        args: those of `simulate`, for the motions of obstacles.
 
     Returns:
         The axes.
@@ -114,7 +116,7 @@ def plot_gaps(world: World, sol: Solution, *, ax: Axes | None = None) -> Axes:
     import matplotlib as mpl  # noqa: PLC0415  (optional)
 
     time, states = _saved(sol)
-    with_obstacles, of_pairs = _gaps(world, states)
+    with_obstacles, of_pairs = _gaps(world, states, time, args)
     curves = {
         f"body {body}, obstacle {obstacle}": with_obstacles[:, body, obstacle]
         for body in range(len(world.bodies))
@@ -227,10 +229,12 @@ def _own_impacts(sol: Solution) -> tuple[np.ndarray, State, State] | None:
     return _impact_times(sol), first(sol.impacts.before), first(sol.impacts.after)
 
 
-@jax.jit
-@partial(jax.vmap, in_axes=(None, 0))
-def _gaps(world: World, state: State):
-    return gaps(world, state), pair_gaps(world, state)
+@eqx.filter_jit
+def _gaps(world: World, states: State, times: Array, args: Any):
+    def at(state, t):
+        return gaps(world, state, t, args), pair_gaps(world, state)
+
+    return jax.vmap(at)(states, times)
 
 
 _MOMENTA = {

@@ -497,10 +497,6 @@ PIN = rb.Pin(0, (0, 0, 1.0))
         (lambda: rb.World([BALL], joints=[PIN, PIN]), r"at most one Pin"),
         (lambda: rb.World([BALL], joints=PIN), r"put brackets around"),
         (
-            lambda: rb.World([BALL], [rb.HalfSpace()], joints=[PIN]),
-            r"World.obstacles must be empty in a world with joints",
-        ),
-        (
             lambda: fly(rb.World([BALL], joints=[PIN]), spinning(), rb.LieVariational(), 0.1, 1.0),
             r"LieVariational does not know joints",
         ),

@@ -166,6 +166,18 @@ class Ball(eqx.Module):
         return jnp.linalg.norm(point) - self.radius
 
 
+def test_obstacles(tmp_path):
+    """All are saved but those that move, which hold a function."""
+    path, ball = tmp_path / "world.jaxrb", rb.RigidBody(rb.Sphere(0.1), 1.0)
+    still = [rb.HalfSpace(), *SHAPES, rb.Complement(rb.Placed(rb.Sphere(1.0), (1.0, 2.0, 3.0)))]
+    world = rb.World([ball], still)
+    save(path, world)
+    assert identical(load(path), world)
+    moving = rb.Moving(rb.Sphere(1.0), lambda t, args: (jnp.zeros(3), jnp.eye(1, 4)[0]))
+    with pytest.raises(ValueError, match=r"World.obstacles\[1\] .* holds functions of yours"):
+        save(path, rb.World([ball], [rb.HalfSpace(), moving]))
+
+
 def test_what_cannot_be_saved(tmp_path):
     path = tmp_path / "it.jaxrb"
     for thing, message in (

@@ -403,7 +403,7 @@ REFUSED = {
         lambda: rb.World([BALL, rb.Sphere(1.0)]),
     ),
     "wrong obstacle": (
-        r"World.obstacles\[0\] must be a HalfSpace",
+        r"World.obstacles\[0\] must be a shape or a Moving one",
         lambda: rb.World([BALL], [BALL]),
     ),
     "joints": (r"World.joints\[0\] must be a Pin", lambda: rb.World([BALL], joints=[1])),

@@ -374,10 +374,6 @@ def test_single_precision():
         (r"pairs of different bodies, each once; got \(1, 1\)", {"pairs": [(1, 1)]}),
         (r"pairs of different bodies, each once; got \(1, 0\)", {"pairs": [(0, 1), (1, 0)]}),
         (r"there is no body 7", {"pairs": [(0, 7)]}),
-        (
-            r"World.pairs must be empty in a world with joints",
-            {"pairs": [(0, 1)], "joints": [rb.Pin(0, (0, 0, 1.0))]},
-        ),
         (r"World.pair_laws\[0\] must be a PairLaw", {"pair_laws": [rb.Frictionless()]}),
         (
             r"there is no obstacle 0; the world has 0",

@@ -277,3 +277,32 @@ def test_live(sol, capsys):
     with pytest.raises(OSError, match="refused"):
         urllib.request.urlopen(live.url)
     assert capsys.readouterr().out == ""
+
+
+def test_obstacles_are_drawn_where_they_are():
+    """A plate that goes up and down, a solid, and a cavity; frames have the poses of the motion."""
+
+    def lift(t, args):
+        return jnp.stack([0 * t, 0 * t, args * t]), jnp.array([1.0, 0.0, 0.0, 0.0])
+
+    ball = rb.RigidBody(rb.Sphere(0.1), 1.0)
+    room = rb.Complement(rb.Sphere(3.0))
+    solid = rb.Placed(rb.Box((0.1, 0.2, 0.3)), (1.0, 0.0, 0.0))
+    world = rb.World(
+        [ball], [rb.Moving(rb.HalfSpace(), lift), solid, room, rb.HalfSpace(offset=-2)]
+    )
+    start = rb.State([[0.0, 0.0, 1.0]], [[1.0, 0, 0, 0]], [[0.0, 0.0, 0.0]], [[0.0, 0.0, 0.0]])
+    save = rb.SaveAt(every=10)
+    sol = rb.simulate(world, start, rb.LGVCI(dt=0.01), 0.2, save=save, args=jnp.asarray(0.5))
+    found = replay(world, sol, args=jnp.asarray(0.5))
+    assert list(found.obstacle_poses) == [0]
+    position, quaternion = found.obstacle_poses[0]
+    np.testing.assert_allclose(position[:, 2], 0.5 * found.times, atol=1e-12)
+    np.testing.assert_allclose(quaternion, np.tile([1.0, 0, 0, 0], (len(found.times), 1)))
+    nodes = [m for _, m in payload(found.html)["messages"]]
+    sides = {m["name"]: m["props"]["side"] for m in nodes if m["type"] == "MeshMessage"}
+    sides = {name: side for name, side in sides.items() if name.startswith("/obstacles")}
+    names = [f"/obstacles/{k}/mesh" for k in range(3)]
+    assert sides == dict(zip(names, ("double", "front", "back"), strict=True))
+    moved = [m for m in nodes if m["type"] == "SetPositionMessage" and m["name"] == "/obstacles/0"]
+    assert len(moved) >= len(found.times) - 1

@@ -75,3 +75,18 @@ def test_obstacles_end_at_each_other():
     lines = next(part for part in ax.collections if isinstance(part, LineCollection))
     ends = np.concatenate(lines.get_segments())
     assert np.abs(ends[:, 0]).max() < 1 + 1e-12
+
+
+def test_solids_at_rest_are_behind_the_bodies():
+    """A box as an obstacle adds grey faces; a cavity nothing."""
+    box = rb.Placed(rb.Box((0.2, 0.2, 0.2)), (0.0, 1.0, 0.0))
+    worlds = [rb.World(BALLS, obstacles) for obstacles in ([FLOOR], [FLOOR, box], [box, FLOOR])]
+    worlds.append(rb.World(BALLS, [FLOOR, rb.Complement(rb.Sphere(5.0))]))
+    counts = [
+        sum(
+            isinstance(c, PolyCollection)
+            for c in rb.viz.plot_snapshots(w, states(1), [0.3]).collections
+        )
+        for w in worlds
+    ]
+    assert counts == [counts[0], counts[0] + 1, counts[0] + 1, counts[0]]

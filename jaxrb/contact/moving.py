@@ -1,0 +1,145 @@
+"""Obstacles that move as they are told."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .._validate import real_array
+from ..bodies.forces.base import Time
+from ..bodies.forces.function import Function
+from ..math import Quat, Vec3, norm, rotate, rotate_inverse
+from ..shapes.base import AbstractShape, shape_parameter
+from .base import Surface
+
+
+class Moving(eqx.Module):
+    """An obstacle that moves in a prescribed way, whatever hits it: a racket, a shaking table.
+
+    Its velocity follows by differentiation of the motion and enters every impact. Derivatives of
+    a simulation by the numbers in the motion and in the `args` of `simulate` are exact. A motion
+    with a jump is none: what the obstacle jumps into it does not hit.
+
+    Attributes:
+        shape: any obstacle at rest, in a frame of its own.
+        motion: of the time [s] and the args of `simulate` to a pair: where the origin of that
+            frame is, world frame [m], shape (3,), and the quaternion that turns it into the
+            world's, scalar first, of any length but zero, shape (4,); written in JAX, twice
+            differentiable by the time at impacts. If it is an `equinox.Module`, the arrays it
+            holds can be differentiated; those over which a plain function closes are constants.
+
+    Raises:
+        ValueError: if these are no shape and no function; in `simulate` if the motion returns
+            anything else.
+    """
+
+    shape: AbstractShape
+    motion: Function
+
+    def __init__(
+        self,
+        shape: AbstractShape,
+        motion: Callable[[Time, Any], tuple[Array, Array]],
+    ):
+        self.shape = shape_parameter(shape, "Moving.shape")
+        if not callable(motion):
+            raise ValueError(f"Moving.motion must be a function; got {motion!r}.")
+        self.motion = Function(motion)
+
+    def pose(self, t: Float[Array, ""], args: Any = None) -> tuple[Vec3, Quat]:
+        """Position [m] and unit quaternion at a time [s], in the precision of the time.
+
+        Raises:
+            ValueError: if the motion returns no such pair.
+        """
+        found = self.motion(t, args)
+        if not isinstance(found, tuple | list) or len(found) != 2:
+            raise ValueError(
+                "Moving.motion must return a pair (position, quaternion) of shapes (3,) and (4,); "
+                f"got {_kind(found)}."
+            )
+        position, quaternion = (
+            real_array(value, f"The {name} that Moving.motion returns", shape).astype(t.dtype)
+            for value, name, shape in zip(
+                found, ("position", "quaternion"), ((3,), (4,)), strict=True
+            )
+        )
+        return Vec3.of(position), Quat.of(quaternion).normalized()
+
+
+class Motions(eqx.Module):
+    """How the obstacles of some contacts move.
+
+    Attributes:
+        obstacles: that move, each once.
+        which: of each contact its place in that list.
+        args: of the motions; only its arrays.
+        static_args: the rest of it.
+    """
+
+    obstacles: tuple[Moving, ...]
+    which: tuple[int, ...] = eqx.field(static=True)
+    args: Any
+    static_args: Any = eqx.field(static=True)
+
+    @staticmethod
+    def of(obstacles: Sequence[Moving], args: Any) -> Motions:
+        """Of one contact each; an obstacle that comes several times is asked once."""
+        distinct = {id(obstacle): obstacle for obstacle in obstacles}
+        place = {key: k for k, key in enumerate(distinct)}
+        numbers, rest = eqx.partition(args, eqx.is_array_like)
+        return Motions(
+            tuple(distinct.values()),
+            tuple(place[id(obstacle)] for obstacle in obstacles),
+            jax.tree.map(jnp.asarray, numbers),
+            rest,
+        )
+
+    def repeated(self, n: int) -> Motions:
+        """Those of n such rows of contacts, one after the other."""
+        return dataclasses.replace(self, which=self.which * n)
+
+    def poses(self, t: Float[Array, ""]) -> tuple[Vec3, Quat]:
+        """At a time [s]; components of shape (n_contacts,)."""
+        args = eqx.combine(self.args, self.static_args)
+        known = [obstacle.pose(t, args) for obstacle in self.obstacles]
+        return jax.tree.map(lambda *parts: jnp.stack(parts), *(known[k] for k in self.which))
+
+    def surface(self, t: Float[Array, ""], points: Vec3) -> Surface:
+        """How the points of the obstacles move that are at given places.
+
+        Args:
+            t: time [s].
+            points: world [m]; components of shape (..., n_contacts).
+        """
+
+        def pose(t):
+            lead = (1,) * (points.x.ndim - 1)
+            return jax.tree.map(lambda leaf: leaf.reshape(*lead, -1), self.poses(t))
+
+        position, turn = pose(t)
+        place = rotate_inverse(turn, points - position)
+
+        def path(t):
+            position, turn = pose(t)
+            return rotate(turn, place) + position
+
+        def velocity(t):
+            return jax.jvp(path, (t,), (jnp.ones_like(t),))[1]
+
+        now, change = jax.jvp(velocity, (t,), (jnp.ones_like(t),))
+        # Its size is a scale by which is decided what counts as grazing.
+        return Surface(now, norm(jax.lax.stop_gradient(change)))
+
+
+def _kind(found: Any) -> str:
+    if isinstance(found, tuple | list):
+        return f"a {type(found).__name__} of length {len(found)}"
+    shape = getattr(found, "shape", None)
+    return repr(found) if shape is None else f"one array of shape {shape}"

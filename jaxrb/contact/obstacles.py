@@ -1,0 +1,270 @@
+"""Contacts of bodies with obstacles: immovable solids and cavities, or such as move by themselves.
+
+A body in a cavity is one outside of its complement. Where that is bounded by planes each of them
+is a half-space. In any other convex cavity a body is inside if its corners are, rounded as it is:
+each is a ball with a contact of its own, whose gap is the depth of its centre without its radius.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..bodies import RigidBody
+from ..math import Quat, Vec3, dot, rotate
+from ..shapes import (
+    AbstractSolid,
+    Box,
+    Complement,
+    ConvexPolyhedron,
+    Difference,
+    HalfSpace,
+    Implicit,
+    Intersection,
+    Placed,
+    Rounded,
+    Scaled,
+    Union,
+)
+from ..shapes.base import AbstractShape, components
+from .base import AbstractContactSet
+from .bodies import Kinds, closest
+from .forms import AbstractForm, Ball, Distance, Nearest, Polytope, form, kind
+from .half_space import HalfSpaceContacts
+from .moving import Motions, Moving
+from .points import ContactPoints, Incidence, Points
+from .separation import prepare
+
+
+class ObstacleContacts(AbstractContactSet):
+    """Contacts of solids of one kind with obstacles of one kind."""
+
+    forms: tuple[AbstractForm, AbstractForm]  # stacked
+    # Of each contact the body, in the order of the phase, and the obstacle's number in the world.
+    pairs: tuple[tuple[int, int], ...] = eqx.field(static=True)
+    motions: Motions | None  # None where the obstacles stay
+
+    @property
+    def shape(self):
+        return (len(self.pairs),)
+
+    @property
+    def partners(self):
+        return np.array(self.pairs)
+
+    @property
+    def searched(self):
+        return any(isinstance(form, Nearest) for form in self.forms)
+
+    def _find(self, t, phase):
+        bodies = Incidence(tuple(body for body, _ in self.pairs))
+        first = bodies.gather((phase.position, phase.orientation))
+        if self.motions is None:
+            zero = jnp.zeros_like(first[0].x)
+            none = Vec3(zero, zero, zero)
+            second = none, Quat(zero + 1, none)
+        else:
+            second = self.motions.poses(t)
+        found = closest(self.forms, first, second)
+        here, there = found.sides
+        surface = None
+        if self.motions is not None:
+            position, turn = second
+            surface = self.motions.surface(t, rotate(turn, there[0]) + position)
+        sides = (Points(bodies, *here),)
+        return ContactPoints(found.gap, found.round_off, found.normal, sides, surface)
+
+
+class MovingHalfSpaceContacts(AbstractContactSet):
+    """The pairs of all bodies with half-spaces that move."""
+
+    planes: HalfSpaceContacts  # in the frames that move
+    motions: Motions
+
+    @property
+    def shape(self):
+        return self.planes.shape
+
+    @property
+    def partners(self):
+        return self.planes.partners
+
+    @property
+    def searched(self):
+        return self.planes.searched
+
+    def _find(self, t, phase):
+        position, turn = self.motions.poses(t)
+        normal = rotate(turn, self.planes.normal)
+        offset = self.planes.offset + dot(normal, position)
+        found = dataclasses.replace(self.planes, normal=normal, offset=offset)._find(t, phase)
+        x, q = jax.tree.map(lambda leaf: leaf[:, None], (phase.position, phase.orientation))
+        each_part = self.motions.repeated(self.planes.n_parts)
+        surface = each_part.surface(t, x + rotate(q, found.point))
+        return dataclasses.replace(found, surface=surface)
+
+
+def with_obstacles(
+    bodies: Sequence[RigidBody],
+    obstacles: Sequence[AbstractShape | Moving],
+    args: Any,
+    standing: bool,
+) -> list[AbstractContactSet]:
+    """Half-spaces, half-spaces that move, and one set for each kind of contact with others.
+
+    Args:
+        bodies, obstacles, args, standing: as for `all_contacts`.
+
+    Raises:
+        ValueError: naming both, if the gap of a body and an obstacle cannot be computed.
+    """
+    # By whether they move.
+    planes: dict[bool, list[tuple[int, HalfSpace]]] = {False: [], True: []}
+    movers: list[Moving] = []
+    kinds = Kinds()
+    solids = [body.centered_shape() for body in bodies]
+    for number, mover, piece in _pieces(obstacles):
+        place = f"World.obstacles[{number}]"
+        if isinstance(piece, HalfSpace):
+            planes[mover is not None].append((number, piece))
+            movers += [] if mover is None else [mover]
+        else:
+            for body, solid in enumerate(solids):
+                for forms in _forms(solid, piece, place):
+                    kinds.add(forms, ((body, number), mover), mover is None)
+    sets: list[AbstractContactSet] = []
+    if planes[False]:
+        sets.append(HalfSpaceContacts.of(bodies, planes[False], standing=standing))
+    if planes[True]:
+        found = HalfSpaceContacts.of(bodies, planes[True])
+        sets.append(MovingHalfSpaceContacts(found, Motions.of(movers, args)))
+    for forms, contacts in kinds.stacked():
+        own, moved_by = zip(*contacts, strict=True)
+        motions = None if moved_by[0] is None else Motions.of(moved_by, args)
+        sets.append(ObstacleContacts(forms, own, motions))
+    return sets
+
+
+def flat_at_rest(obstacle: AbstractShape | Moving) -> bool:
+    """Whether an obstacle is made of half-spaces that stay, at which contacts can last."""
+    if isinstance(obstacle, Moving):
+        return False
+    return all(isinstance(piece, HalfSpace) for piece in _parts(obstacle))
+
+
+def _pieces(
+    obstacles: Sequence[AbstractShape | Moving],
+) -> Iterator[tuple[int, Moving | None, AbstractShape]]:
+    """Of each piece of each obstacle its number, what moves it, and the piece."""
+    for number, obstacle in enumerate(obstacles):
+        mover = obstacle if isinstance(obstacle, Moving) else None
+        shape = obstacle.shape if isinstance(obstacle, Moving) else obstacle
+        for piece in _parts(shape):
+            yield number, mover, piece
+
+
+def _parts(obstacle: AbstractShape) -> Iterator[AbstractShape]:
+    """Half-spaces, cavities and solids of which an obstacle is the union."""
+    match obstacle:
+        case Complement(shape=HalfSpace() as plane):
+            yield HalfSpace(-plane.normal, -plane.offset)
+        case Complement(shape=Complement(shape=shape)):
+            yield from _parts(shape)
+        case Complement(shape=Intersection(a=a, b=b)):
+            yield from _parts(Complement(a))
+            yield from _parts(Complement(b))
+        case Complement(shape=Difference(a=a, b=b)):
+            yield from _parts(Complement(a))
+            yield from _parts(b)
+        case Complement(shape=AbstractSolid() as shape) if _has_planes(shape):
+            yield from _walls(shape)
+        case AbstractSolid():
+            yield from obstacle.pieces()
+        case _:
+            yield obstacle
+
+
+def _forms(
+    body: AbstractSolid, obstacle: AbstractShape, place: str
+) -> list[tuple[AbstractForm, AbstractForm]]:
+    """The forms of all contacts of a body with a piece of an obstacle that is no half-space.
+
+    Raises:
+        ValueError: naming both, if their gap cannot be computed.
+    """
+    if not isinstance(obstacle, Complement):
+        assert isinstance(obstacle, AbstractSolid)
+        return [prepare(part, obstacle, place) for part in body.pieces()]
+    hole, parts = obstacle.shape, body.pieces()
+    if _convex(hole):
+        try:
+            parts = body.strictly_convex_parts()
+        except ValueError:  # it has none, as a cylinder
+            parts = ()
+    balls = [form(part) for part in parts]
+    if not balls or not _exact(hole, inside=True) or any(not isinstance(b, Ball) for b in balls):
+        raise ValueError(
+            f"{place}: the gap between {_a(body)} and a cavity in the shape of {_a(hole)} "
+            "is not known. Spheres can be in every solid but unions and implicit ones; capsules, "
+            "boxes, polyhedra and these rounded in every convex one; all bodies in boxes and "
+            "polyhedra. Spheres can also touch the Difference of a solid and any hole."
+        )
+    return [(ball, Distance(components(obstacle))) for ball in balls]
+
+
+def _has_planes(shape: AbstractSolid) -> bool:
+    """Whether it is bounded by planes alone, and convex."""
+    while isinstance(shape, Placed | Scaled):
+        shape = shape.shape
+    return isinstance(shape, Box | ConvexPolyhedron)
+
+
+def _walls(solid: AbstractSolid) -> list[HalfSpace]:
+    """The half-spaces around a box or a polyhedron."""
+    polytope = form(solid)
+    assert isinstance(polytope, Polytope)
+    # Faces that are only filled up repeat a real one.
+    real = jnp.isfinite(polytope.offset)
+    index = jnp.where(real, jnp.arange(len(real)), jnp.argmax(real))
+    normal, offset = polytope.normal.array()[index], polytope.offset[index]
+    return [HalfSpace(-n, -d) for n, d in zip(normal, offset, strict=True)]
+
+
+def _convex(shape: AbstractShape) -> bool:
+    while isinstance(shape, Placed | Scaled | Rounded):
+        shape = shape.shape
+    return not isinstance(shape, Union | Intersection | Difference | Implicit | Complement)
+
+
+def _exact(shape: AbstractShape, *, inside: bool) -> bool:
+    """Whether the signed distance is exact on one side."""
+    same = partial(_exact, inside=inside)
+    match shape:
+        case Union(a=a, b=b):
+            exact = not inside and same(a) and same(b)
+        case Intersection(a=a, b=b):
+            exact = inside and same(a) and same(b)
+        case Difference(a=a, b=b):
+            exact = inside and same(a) and _exact(b, inside=False)
+        case Complement(shape=other):
+            exact = _exact(other, inside=not inside)
+        case Rounded(shape=core):
+            exact = same(core) and (not inside or _convex(core))
+        case Placed(shape=core) | Scaled(shape=core):
+            exact = same(core)
+        case _:
+            exact = not isinstance(shape, Implicit)
+    return exact
+
+
+def _a(shape: AbstractShape) -> str:
+    """The name of a shape with its article."""
+    name = kind(shape)
+    return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"

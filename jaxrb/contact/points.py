@@ -1,0 +1,110 @@
+"""Contact points as data, and which bodies they belong to."""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from ..bodies import Inertial, Phase
+from ..math import Vec3, dot, norm, zeros_like
+from .base import AbstractContacts, Chosen, ContactKinematics, Surface
+from .single import at
+
+
+class Incidence(eqx.Module):
+    """Of each of a row of contacts the body on one side."""
+
+    bodies: tuple[int, ...] = eqx.field(static=True)  # in the order of the phase
+
+    def gather(self, tree):
+        """What leaves with one entry a body hold, with one entry a contact."""
+        indices = np.array(self.bodies)
+        if len(indices) == 1:
+            return jax.tree.map(lambda leaf: leaf[indices[0] : indices[0] + 1], tree)
+        return jax.tree.map(lambda leaf: leaf.at[indices].get(mode="promise_in_bounds"), tree)
+
+    def scatter(self, tree, n_bodies: int):
+        """The sums over the contacts of each body, as a gather: a scatter would leave fused
+        kernels."""
+        if len(self.bodies) == 1:
+            here = np.arange(n_bodies) == self.bodies[0]
+            return jax.tree.map(lambda leaf: jnp.where(here, leaf, 0.0), tree)
+        table = self._table(n_bodies)
+
+        def total(leaf):
+            padded = jnp.concatenate([leaf, jnp.zeros_like(leaf[:1])])
+            return jnp.sum(padded.at[table].get(mode="promise_in_bounds"), axis=1)
+
+        return jax.tree.map(total, tree)
+
+    def chosen(self, which: Bool[Array, " n_contacts"], n_bodies: int) -> Bool[Array, " n_bodies"]:
+        """Which body is at the one contact for which `which` holds, if any."""
+        own = jnp.sum(jnp.where(which, jnp.asarray(self.bodies, jnp.int32), 0), dtype=jnp.int32)
+        return (jnp.arange(n_bodies, dtype=jnp.int32) == own) & jnp.any(which)
+
+    def _table(self, n_bodies: int) -> np.ndarray:
+        """The contacts of each body in a row, filled up with the number of contacts."""
+        bodies = np.array(self.bodies)
+        order, count = np.argsort(bodies, kind="stable"), np.bincount(bodies, minlength=n_bodies)
+        place = np.arange(len(bodies)) - np.repeat(np.cumsum(count) - count, count)
+        table = np.full((n_bodies, count.max()), len(bodies))
+        table[bodies[order], place] = order
+        return table
+
+
+class Points(eqx.Module):
+    """The points of bodies on one side of a row of contacts; components of shape (n_contacts,)."""
+
+    incidence: Incidence
+    point: Vec3  # from the centre of mass, body frame [m]
+    lever: Vec3  # rho x R^T n, body frame [m]
+
+
+class ContactPoints(AbstractContacts):
+    """Where bodies are closest to what they can hit, in a row of contacts."""
+
+    gap: Float[Array, " n_contacts"]
+    round_off: Float[Array, " n_contacts"]
+    normal: Vec3  # into the body of the first side, world
+    sides: tuple[Points, ...]  # two, or the one opposite to an obstacle
+    surface: Surface | None = None  # of obstacles that move
+
+    def _kinematics(self, phase: Phase, inertial: Inertial) -> ContactKinematics:
+        zero = jnp.zeros_like(self.gap)
+        spin, inverse_mass, bend, arms = zero, zero, zero, zero
+        relative = Vec3(zero, zero, zero)
+        for side, sign in zip(self.sides, (1, -1), strict=False):
+            own, moving = side.incidence.gather((inertial, phase))
+            arm, over_inertia = norm(side.point), own.inertia.solve(side.lever)
+            rate = dot(over_inertia, moving.angular_momentum) * sign
+            spin, bend, arms = spin + rate, bend + rate**2 / arm, arms + arm
+            free = 1 / own.mass + dot(over_inertia, side.lever)
+            inverse_mass = inverse_mass + own.with_pins(free, moving, self.normal, side.lever)
+            relative = relative + own.velocity(moving) * sign
+        if self.surface is not None:
+            relative = relative - self.surface.velocity
+            bend = bend + self.surface.acceleration
+        along = dot(self.normal, relative)
+        across = jnp.maximum(dot(relative, relative) - along**2, 0.0)
+        return ContactKinematics(along + spin, inverse_mass, bend + across / arms)
+
+    def _push(self, phase, impulse, where, inertial):
+        size, n_bodies = jnp.where(where, impulse, 0.0), phase.position.x.shape[0]
+        total = zeros_like((phase.linear_momentum, phase.angular_momentum))
+        for side, sign in zip(self.sides, (1, -1), strict=False):
+            pushes = (self.normal * (sign * size), side.lever * (sign * size))
+            own = side.incidence.scatter(pushes, n_bodies)
+            total = jax.tree.map(jnp.add, total, own)
+        return inertial.pushed(phase, *total)
+
+    def _chosen(self, phase, which):
+        n_bodies = phase.position.x.shape[0]
+        sides = [
+            (side.incidence.chosen(which, n_bodies), at(which, side.point)) for side in self.sides
+        ]
+        normal = at(which, self.normal)
+        moving = zeros_like(normal) if self.surface is None else at(which, self.surface.velocity)
+        return Chosen(normal, tuple(sides), moving)
