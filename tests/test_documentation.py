@@ -5,6 +5,7 @@ import inspect
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import nbformat
@@ -19,8 +20,21 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 MODULES = ["jaxrb", "jaxrb.viz", "jaxrb.io", "jaxrb.rotations"]
 
 
+BLOCK = re.compile(
+    r"^```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<output>.*?)^```)?", re.MULTILINE | re.DOTALL
+)
+NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
+END = "end of a block"
+
+
 def blocks(page):
-    return re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL)
+    """The code of each block, and what it prints, where the page says so."""
+    return [match.group("code", "output") for match in BLOCK.finditer(page.read_text())]
+
+
+def words_and_numbers(text):
+    """The numbers of a text, and the rest with single spaces."""
+    return NUMBER.sub("#", " ".join(text.split())), [float(x) for x in NUMBER.findall(text)]
 
 
 def public(name):
@@ -33,8 +47,9 @@ def public(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_code_blocks_run(page, tmp_path):
-    """Those of one page after each other, in a process of their own."""
-    code = "\n".join(blocks(page))
+    """Those of one page after each other, in a process of their own, with the output that the
+    page shows: to the digits printed, but for what is zero to round-off."""
+    code = "".join(f"{code}\nprint({END!r})\n" for code, _ in blocks(page))
     run = subprocess.run(
         [sys.executable, "-W", "error::DeprecationWarning:__main__", "-c", code],
         cwd=tmp_path,
@@ -43,6 +58,12 @@ def test_code_blocks_run(page, tmp_path):
         check=False,
     )
     assert run.returncode == 0, run.stderr
+    for (_, expected), printed in zip(blocks(page), run.stdout.split(END), strict=False):
+        if expected is not None:
+            words, numbers = words_and_numbers(expected)
+            found_words, found_numbers = words_and_numbers(printed)
+            assert found_words == words
+            assert found_numbers == pytest.approx(numbers, rel=1e-3, abs=1e-9)
 
 
 @pytest.mark.slow
@@ -51,6 +72,35 @@ def test_notebooks_run(path, tmp_path):
     notebook = nbformat.read(path, as_version=4)
     resources = {"metadata": {"path": str(tmp_path)}}
     NotebookClient(notebook, timeout=600, kernel_name="python3", resources=resources).execute()
+
+
+def test_the_readme_is_short():
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 110
+
+
+def test_one_version():
+    """That of `jaxrb/__init__.py`, which the build reads; citations name the same."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["project"]["dynamic"] == ["version"]
+    assert project["tool"]["hatch"]["version"]["path"] == "jaxrb/__init__.py"
+    cited = re.search(r"^version: (\S+)$", (ROOT / "CITATION.cff").read_text(), re.MULTILINE)
+    assert cited and cited[1] == jaxrb.__version__
+    bibtex = re.search(r"version\s*= \{(.*?)\}", (ROOT / "README.md").read_text())
+    assert bibtex and bibtex[1] == jaxrb.__version__
+
+
+def test_ci_runs_the_oldest_jax():
+    """Its matrix names versions; the first is the lower bound of the package."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    bounds = {
+        name: low
+        for name, low in (re.findall(r"^(\w+)>=([\d.]+)", d)[0] for d in project["dependencies"])
+    }
+    workflow = (ROOT / ".github/workflows/ci.yml").read_text()
+    for name in ("jax", "equinox"):
+        tested = re.findall(rf'{name}: "([\d.]+)"', workflow)
+        assert len(tested) == 2 and tested[0] == bounds[name]
+    assert project["requires-python"] == ">=" + re.findall(r'python: "([\d.]+)"', workflow)[0]
 
 
 def test_pages_ask_no_foreign_server():

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..impact import Frictionless
 from .gradient import programs
 from .problem import describe, set_precision
 from .timing import Spread
@@ -66,7 +67,7 @@ def _in_process(name: str, batch: int, dtype: str, cache: str) -> list[float]:
 
 def measure(name: str, batch: int) -> tuple[float, float]:
     """Seconds to trace, and to lower and compile, a program for a batch of heights."""
-    program = programs()[name]
+    program = programs(Frictionless())[name]
     world = program.args[0]
     example = jax.ShapeDtypeStruct((batch,), jnp.result_type(float))
     times = [time.perf_counter()]

@@ -1,4 +1,4 @@
-"""What a step of each flow costs, next to that of `LieVariational`."""
+"""The cost of a step of each flow, relative to `LieVariational`."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _run_batch(batch: int, rounds: int) -> None:
 
 
 def _program(flow: AbstractFlow):
-    """From a batch of angular velocities to the last orientations, and whether all went well."""
+    """A function from angular velocities to the last orientations, and whether all went well."""
 
     def turn(world, spin):
         still = jnp.zeros_like(spin)

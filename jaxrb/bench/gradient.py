@@ -1,32 +1,42 @@
-"""What derivatives cost: their time over that of the forward run."""
+"""The cost of derivatives: their time over that of the forward run."""
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 
+from ..impact import AbstractContactLaw, Coulomb, Frictionless
 from .problem import CASE, N_STEPS, describe, heights, set_precision, solve, start
 from .timing import Spread, round_robin
 
 BATCHES = (1, 64, 1024)
+LAWS = {"without friction": Frictionless, "friction 0.3": partial(Coulomb, 0.3, restitution=1.0)}
 
 
 def run(batches: tuple[int, ...], rounds: int, dtype: str) -> None:
     """Prints the table of one dtype."""
     set_precision(dtype)
     print(describe(dtype))
-    print("derivative of the final height with respect to the initial height")
-    print(f"{'batch':>6}  {'program':<20} {'body-steps/s':>12}   time over forward")
-    for batch in batches:
-        _run_batch(batch, rounds)
+    for name, law in LAWS.items():
+        print(f"derivative of the final height with respect to the initial height, {name}")
+        print(f"{'batch':>6}  {'program':<20} {'body-steps/s':>12}   time over forward")
+        for batch in batches:
+            _run_batch(batch, rounds, law())
     print(f"  body-steps/s: best of {rounds} rounds; ratio: median of rounds (least .. most)\n")
 
 
-def programs() -> dict[str, Callable]:
-    """From a batch of initial heights [m] to final heights [m] or their derivatives."""
+def programs(law: AbstractContactLaw) -> dict[str, Callable]:
+    """Functions from initial heights [m] to final heights [m] or their derivatives, of batches.
+
+    Args:
+        law: of the impacts.
+    """
     world, state = CASE.build()
+    world = dataclasses.replace(world, contact_law=law)
 
     def final_height(world, height):
         return solve(world, start(state, height)).final.position[0, 2]
@@ -47,10 +57,10 @@ def programs() -> dict[str, Callable]:
     }
 
 
-def _run_batch(batch: int, rounds: int) -> None:
+def _run_batch(batch: int, rounds: int, law: AbstractContactLaw) -> None:
     initial = heights(batch)
     contenders = {
-        name: (lambda program=program: program(initial)) for name, program in programs().items()
+        name: (lambda program=program: program(initial)) for name, program in programs(law).items()
     }
     seconds = round_robin(contenders, rounds)
     for name, taken in seconds.items():

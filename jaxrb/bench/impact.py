@@ -1,4 +1,4 @@
-"""What a frictional impact costs, next to steps of Euler's rule through it."""
+"""The cost of a frictional impact, relative to steps of Euler's rule through it."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ..impact import (
     solve_impact,
     solve_impact_batch,
 )
-from ..simulate import LGVCI, simulate_batch
-from .problem import CASE, N_STEPS, T1, describe_machine, heights, set_precision, start
+from ..simulate import simulate_batch
+from .problem import CASE, METHOD, N_STEPS, T1, describe_machine, heights, set_precision, start
 from .timing import Spread, round_robin
 
 BATCHES = (1, 1024, 100_000)
@@ -56,14 +56,13 @@ def run(batches: tuple[int, ...], rounds: int, dtype: str) -> None:
 
 
 def _in_flight(rounds: int) -> str:
-    """What friction costs a simulation."""
+    """The cost of friction in a simulation."""
     world, state = CASE.build()
     states = jax.vmap(start, in_axes=(None, 0))(state, heights(LANES))
-    method = LGVCI(CASE.dt)
 
     def fly(law: AbstractContactLaw):
         there = eqx.tree_at(lambda world: world.contact_law, world, law)
-        return lambda: simulate_batch(there, states, method, T1, throw=False)
+        return lambda: simulate_batch(there, states, METHOD, T1, throw=False)
 
     runs = {"smooth": fly(Frictionless()), "rough": fly(Coulomb(0.3, restitution=1.0))}
     seconds = round_robin(runs, rounds)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import jax
 import numpy as np
 
-from ..simulate import LGVCI, RESULTS, Solution, simulate_batch
+from ..simulate import RESULTS, Solution, simulate_batch
 from . import peers
-from .problem import CASE, N_STEPS, T1, describe, heights, set_precision, solve, start
+from .problem import CASE, METHOD, N_STEPS, T1, describe, heights, set_precision, solve, start
 from .timing import Spread, round_robin
 
 BATCHES = (1, 64, 1024, 8192)
@@ -30,10 +30,9 @@ def _run_batch(batch: int, rounds: int, engines: list[peers.Engine]) -> None:
     world, state = CASE.build()
     states = jax.vmap(start, in_axes=(None, 0))(state, heights(batch))
     vmapped = jax.jit(jax.vmap(solve, in_axes=(None, 0)))
-    method = LGVCI(CASE.dt)
     contenders = {
         "jit(vmap(simulate))": lambda: vmapped(world, states),
-        "simulate_batch": lambda: simulate_batch(world, states, method, T1, throw=False),
+        "simulate_batch": lambda: simulate_batch(world, states, METHOD, T1, throw=False),
     }
     lanes = dict.fromkeys(contenders, batch)
     initial_heights = np.asarray(heights(batch), float)

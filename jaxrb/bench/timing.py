@@ -14,7 +14,7 @@ SHORTEST = 0.1
 
 
 class Spread(NamedTuple):
-    """What several rounds say about a number."""
+    """The median and range of a number over several rounds."""
 
     median: float
     least: float

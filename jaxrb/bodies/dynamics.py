@@ -1,4 +1,4 @@
-"""What moves bodies: their masses, gravity and all other loads, with time and arguments."""
+"""The dynamics of bodies: masses, gravity and all other loads, with time and arguments."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class Dynamics(eqx.Module):
         return any(load.velocity_dependent for load in self.loads)
 
     def wrench(self, t: Time, phase: Phase, *, working: bool = False) -> Wrench:
-        """Of all loads at a time [s]; with `working` of those without a potential alone."""
+        """The wrench of all loads at a time [s]; with `working`, of those without a potential."""
         here, inertial = self._in_world_order((phase, self.inertial))
         args = eqx.combine(self.args, self.static_args)
         total = Wrench.none(here)
@@ -72,7 +72,7 @@ class Dynamics(eqx.Module):
         return self._in_phase_order(total)
 
     def potential(self, phase: Phase) -> Float[Array, ""]:
-        """Of all loads that have one [J]."""
+        """The potential of all loads that have one [J]."""
         here = self._in_world_order(phase)
         parts = [load.potential(here) for load in self.loads if load.conservative]
         return sum(parts, jnp.zeros_like(phase.position.x[0]))
@@ -128,7 +128,7 @@ def _implicit(t, phase: Phase, duration, dynamics: Dynamics) -> Wrench:
 
 
 def _fixed_point(function: Callable[[Wrench], Wrench], start: Wrench) -> Wrench:
-    """By repetition, until it changes nothing any more but round-off."""
+    """Applies a function repeatedly until only round-off changes."""
 
     def unfinished(carry):
         _, change, count = carry
@@ -156,7 +156,7 @@ def _(primals, tangents):
         return change - jax.jvp(of_impulse, (impulse,), (change,))[1]
 
     def solve(matvec, right):
-        """As the impulse itself: the rule converges at the same rate."""
+        """Solves like the impulse itself: the iteration converges at the same rate."""
         return _fixed_point(lambda x: x + (right - matvec(x)), right)
 
     _, right = sparse_jvp(at_impulse, primals, tangents)

@@ -51,7 +51,7 @@ class Inertial(eqx.Module):
     def of(
         bodies: Sequence[RigidBody], dtype: DTypeLike, pins: Sequence[Pin | None] = ()
     ) -> Inertial:
-        """Of bodies, each with its pin or None; by default all are free."""
+        """The inertial numbers of bodies, each with its pin or None; by default all are free."""
         mass = jnp.stack([body.mass for body in bodies])
         inertia = stack_inertia([body.inertia_tensor() for body in bodies])
         pivot = _pivot(mass, inertia, pins) if any(pin is not None for pin in pins) else None
@@ -60,11 +60,11 @@ class Inertial(eqx.Module):
         return eqx.combine(jax.tree.map(lambda leaf: leaf.astype(dtype), numbers), rest)
 
     def velocity(self, phase: Phase) -> Vec3:
-        """Of the centres of mass, world [m/s]."""
+        """The velocities of the centres of mass, world frame [m/s]."""
         return phase.linear_momentum / self.mass
 
     def angular_velocity(self, phase: Phase) -> Vec3:
-        """In the body frame [rad/s]."""
+        """The angular velocities, body frames [rad/s]."""
         return self.inertia.solve(phase.angular_momentum)
 
     def pushed(self, phase: Phase, force: Vec3, torque: Vec3) -> Phase:
@@ -106,7 +106,8 @@ class Inertial(eqx.Module):
         return jnp.where(pinned, dot(about, self.pivot.inertia.solve(about)), inverse_mass)
 
     def joint_errors(self, phase: Phase) -> tuple[Vec3, Vec3]:
-        """How far pinned bodies are off their points [m], and slip there [m/s]; 0 for others."""
+        """The distance of pinned bodies from their points [m] and their slip there [m/s]; 0 for
+        free ones."""
         pivot = self.pivot
         if pivot is None:
             return zeros_like(phase.position), zeros_like(phase.position)

@@ -102,7 +102,7 @@ class RigidBody(eqx.Module):
         return jnp.sort(inertia) if inertia.ndim == 1 else jnp.linalg.eigvalsh(inertia)
 
     def volume(self) -> Float[Array, ""]:
-        """Of the shape [m^3].
+        """The volume of the shape [m^3].
 
         Raises:
             ValueError: as `mass_properties` of the shape, if it cannot be found.
@@ -110,9 +110,10 @@ class RigidBody(eqx.Module):
         return self.shape.mass_properties(mass=self.mass).volume
 
     def center_of_mass(self) -> Float[Array, "3"]:
-        """In the frame of the shape [m], shape (3,): the origin of the body frame.
+        """The origin of the body frame in the frame of the shape [m], shape (3,).
 
-        That of uniform density, or the origin of the shape where the inertia is given.
+        It is the centre of mass at uniform density, or the origin of the shape where the inertia
+        is given.
         """
         if self.inertia is not None:
             return jnp.zeros(3, self.inertia.dtype)

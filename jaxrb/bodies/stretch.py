@@ -34,10 +34,10 @@ def stretch_energy(stretch: Sym3, inertia: InertiaTensor) -> Float[Array, " n_bo
 
 
 def to_array(stretch: Sym3) -> Float[Array, "n_bodies 6"]:
-    """As `State.stretch`: xx, yy, zz, yz, xz, xy."""
+    """The entries in the order of `State.stretch`: xx, yy, zz, yz, xz, xy."""
     return jnp.concatenate([stretch.diagonal.array(), stretch.off.array()], axis=-1)
 
 
 def of_array(array: Float[Array, "... 6"]) -> Sym3:
-    """From `State.stretch`."""
+    """The matrix of the entries of `State.stretch`."""
     return Sym3(Vec3.of(array[..., :3]), Vec3.of(array[..., 3:]))

@@ -85,7 +85,7 @@ def _union() -> tuple[World, State]:
 
 
 def _cube() -> tuple[World, State]:
-    """With sides of 2 sqrt(3) and rounded by 1e-13."""
+    """A cube with sides of 2 sqrt(3), rounded by 1e-13."""
     return _thrown(Rounded(Box((math.sqrt(3.0),) * 3), 1e-13), (2.0, 2.0, 2.0))
 
 
@@ -136,7 +136,7 @@ _TURNING = (
 )
 
 
-def _super_ball() -> tuple[World, State]:
+def _backspin() -> tuple[World, State]:
     """Thrown forward with so much backspin that friction turns it around at the first bounce."""
     body = RigidBody(Sphere(0.03), mass=0.06)
     return _over_table(
@@ -192,9 +192,9 @@ def _break() -> tuple[World, State]:
 
 _COLLIDING = (
     Case(
-        "super-ball",
+        "backspin",
         "spun ball that friction turns around",
-        _super_ball,
+        _backspin,
         dt=0.002,
         snapshots=(0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2),
     ),

@@ -172,7 +172,7 @@ def _timed(function, *args):
 
 
 def _progress(starts: range) -> Callable | bool:
-    """What makes the bar, if there is one."""
+    """The maker of the progress bar, if there is one."""
     if len(starts) == 1 or importlib.util.find_spec("tqdm") is None:
         return False
     from tqdm import tqdm  # noqa: PLC0415  (optional)
@@ -250,7 +250,7 @@ def _keeps_energy(world: World) -> bool:
 
 
 def _with_jumps(world: World, flight: Flight) -> Energies:
-    """With two entries at each impact, before and after, as far as a figure can show."""
+    """Energies with two entries at each impact, before and after, as far as a figure shows."""
     moments = flight.impacts["time"]
     t = np.concatenate([flight.t, moments, moments])
     states = _join(flight.states, flight.impacts["before"], flight.impacts["after"])

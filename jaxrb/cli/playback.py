@@ -1,4 +1,4 @@
-"""How fast a replay plays, by the motion that it shows."""
+"""The speed of a replay, chosen by the motion that it shows."""
 
 from __future__ import annotations
 

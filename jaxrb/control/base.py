@@ -1,4 +1,4 @@
-"""What a control input is, to the forces that take one."""
+"""The interface of control inputs, for the forces that take one."""
 
 from __future__ import annotations
 

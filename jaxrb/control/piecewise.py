@@ -87,8 +87,8 @@ class PiecewiseLinear(AbstractInput):
 def _passed(ts: Float[Array, " n"], t: Float[Array, ""]) -> Int[Array, ""]:
     """How many knots are not after t.
 
-    By comparison with all of them: in a batch on CPUs this costs less than a binary search,
-    with up to hundreds of knots.
+    It compares t with all of them: in a batch on CPUs this costs less than a binary search, with
+    up to hundreds of knots.
     """
     return jnp.sum(t >= ts, dtype=jnp.int32)
 

@@ -1,4 +1,4 @@
-"""What a flow is."""
+"""The interface of a flow."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Duration = Float[Array, ""] | float
 
 
 class Step(NamedTuple):
-    """What a step leads to."""
+    """The result of a step."""
 
     phase: Phase
     error: Float[Array, ""]  # of its implicit equations, relative to the one allowed

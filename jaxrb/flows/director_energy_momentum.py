@@ -51,7 +51,7 @@ class DirectorEnergyMomentum(AbstractFlow):
 
     Attributes:
         iterations: at most, of Newton's rule for Omega. With the default a step can turn the
-            body by about 1.2 rad; beyond, it may report failure.
+            body by about 1.2 rad; beyond, it may have to be taken in parts.
     """
 
     has_stretch = True

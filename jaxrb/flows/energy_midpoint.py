@@ -35,8 +35,8 @@ class EnergyMidpoint(AbstractFlow):
             the momentum there as the mean of the momenta, eq. (310), as the paper's algorithm
             does; its energy error is O(dt^2).
         iterations: at most, of Newton's rule for Omega. With the default a step can turn the
-            body by about 1.2 rad; beyond, it may report failure, and it cannot turn it by
-            more than half a turn, h |Omega| = 2.
+            body by about 1.2 rad; beyond, it may have to be taken in parts, and always where it
+            would turn it by more than half a turn, h |Omega| = 2.
     """
 
     momentum_update: str = eqx.field(default="corrected", static=True)
@@ -76,7 +76,7 @@ class EnergyMidpoint(AbstractFlow):
 
 
 class _Load(NamedTuple):
-    """What the force of the pin depends on; vectors in the frame of the body at the start."""
+    """The numbers on which the force of the pin depends, in the body frame at the start."""
 
     arm: Vec3  # X_g: from the pin to the centre of mass [m]
     mass: Float[Array, " n_bodies"]

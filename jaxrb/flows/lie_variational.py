@@ -107,7 +107,7 @@ def _residual(f: Vec3, k: Vec3, inertia: InertiaTensor) -> Vec3:
 
 
 def _jacobian(f: Vec3, k: Vec3, inertia: InertiaTensor) -> Mat3:
-    """Of the residual: J - k.f - S(k) - f k^T."""
+    """The Jacobian of the residual, J - k.f - S(k) - f k^T."""
     s = dot(k, f)
     j = inertia.rows()
     return Mat3(

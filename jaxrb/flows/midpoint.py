@@ -30,7 +30,7 @@ HalfTurn = Callable[[Vec3], Quat]
 
 
 class Balance(NamedTuple):
-    """What the equation of a step is made of."""
+    """The numbers in the equation of a step."""
 
     duration: Duration  # [s]
     momentum: Vec3  # at the start, body frame [kg m^2/s]
@@ -48,7 +48,7 @@ class AbstractMidpoint(AbstractFlow):
 
     Attributes:
         iterations: at most, of Newton's rule for Omega. With the default a step can turn the
-            body by about 1.5 rad; beyond, it may report failure. The remedy is a smaller dt.
+            body by about 1.5 rad; beyond, it may have to be taken in parts.
     """
 
     iterations: int = eqx.field(default=12, static=True)
@@ -116,12 +116,12 @@ def _of_mean_momentum(half_turn: HalfTurn, impulse: Impulse, omega: Vec3, balanc
 
 
 def no_impulse(p: Quat, omega: Vec3, balance: Balance) -> Vec3:
-    """Of bodies on which no moment acts."""
+    """The impulse on bodies on which no moment acts."""
     return zeros_like(omega)
 
 
 def _of_weight(p: Quat, omega: Vec3, balance: Balance) -> Vec3:
-    """Of gravity at the midpoint (q + q')/2 of the quaternions, which is not of unit length."""
+    """The impulse of gravity at the midpoint (q + q')/2 of the quaternions, not of unit length."""
     weight = balance.load
     along = scaled(p.conjugate(), weight.gravity) / p.norm_squared()
     return cross(weight.lever, along) * balance.duration

@@ -33,7 +33,7 @@ class QuaternionVariational(AbstractFlow):
     Order 2, symplectic. Conserves the discrete angular momentum, which is the momentum of the
     states it returns, and the energy of free bodies; that of pinned ones oscillates without
     drift. It starts from the given momentum. Its equations have no real solution once
-    |Omega| dt is above about 1, where the step reports failure.
+    |Omega| dt is above about 1; such a step is taken in parts.
 
     Attributes:
         iterations: of Halley's rule for the free motion and, for pinned bodies, of Newton's
@@ -65,7 +65,7 @@ class _Step(NamedTuple):
 
 
 def _residual(f: Vec3, step: _Step) -> Vec3:
-    """Of the first equation times h/2, with f = v/f0: J f + f x J f - (1 + f.f) k."""
+    """The residual of the first equation times h/2, J f + f x J f - (1 + f.f) k with f = v/f0."""
     pulled, _ = _impulses(_unit(f), step)
     jf = step.inertia.matvec(f)
     k = (step.momentum - pulled) * (0.5 * step.duration)

@@ -1,4 +1,4 @@
-"""What the flows of bodies that turn about a point have in common.
+"""Rigid rotation about a point, which most flows share.
 
 The point is the centre of mass, or the pivot of a pinned body. A free centre of mass moves on
 its parabola, which every scheme of second order here follows exactly.

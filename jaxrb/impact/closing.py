@@ -40,7 +40,7 @@ class _Line(NamedTuple):
 
 
 def close(course: Course, slide: Slide, contact: Contact) -> Total:
-    """From where the panels end."""
+    """Follows the impact from the end of the panels to its own end."""
     moved = slide.motion
     eps = jnp.finfo(moved.speed.dtype).eps
     mu = contact.friction
@@ -66,7 +66,8 @@ def close(course: Course, slide: Slide, contact: Contact) -> Total:
     stops = slide.straight & (slid.stage != Stage.OVER) & jnp.isfinite(left)
     origin = contact.sticking(slid.impulse)
     first, second = (jnp.where(stops, a, b) for a, b in zip(origin, (first, second), strict=True))
-    # Of the same impulse, so that what starts without slip has the derivative by its slip.
+    # From the same impulse, so that the derivative with respect to an initial slip of zero is
+    # defined.
     normal = slid.impulse - 1 + contact.d1 * origin[0] + contact.d2 * origin[1]
     slid = slid._replace(normal=jnp.where(stops, normal, slid.normal))
     resist1, resist2 = contact.solve(contact.d1, contact.d2)
@@ -103,7 +104,7 @@ def centrifugal(contact: Contact, where: Bool[Array, " lanes"]) -> tuple[Lane, L
 
 
 class _Push(NamedTuple):
-    """What drives a sliding contact: mu B, and d."""
+    """The coefficients mu B and d of the drive of a sliding contact."""
 
     m11: Lane
     m12: Lane
@@ -122,7 +123,7 @@ class _Push(NamedTuple):
         return self.solve(growth, self.d1, self.d2)
 
     def steepness(self, growth: Lane, x: Lane, y: Lane) -> Lane:
-        """By how much half the square of the length of (x, y) falls with lambda."""
+        """The rate at which half the square of the length of (x, y) falls with lambda."""
         along1, along2 = self.solve(growth, x, y)
         return x * along1 + y * along2
 

@@ -43,7 +43,7 @@ def columns(inverse_inertia, velocity, friction, restitution) -> Float[Array, "1
 
 
 class Resolved(NamedTuple):
-    """What a solver finds, by name; arrays of shape (lanes,)."""
+    """The result of a solver by name; arrays of shape (lanes,)."""
 
     impulse: Vec3  # [N s]
     compressed_at: Array  # the normal impulse at which compression ends, [N s]; infinite if not
@@ -54,7 +54,7 @@ class Resolved(NamedTuple):
 
     @staticmethod
     def of(rows: Float[Array, "8 lanes"]) -> Resolved:
-        """From the rows of a solver."""
+        """Names the rows of a solver."""
         impulse, sticks, ended = Vec3(*rows[:3]), rows[6] > 0.5, rows[7] < 0.5
         return Resolved(impulse, rows[3], rows[4], rows[5], sticks, ended)
 
@@ -100,7 +100,7 @@ def sensitivity(hypothesis: AbstractHypothesis) -> Lanewise:
 
 
 def _jacobian(course: Course, n_results: int, problems: Columns) -> Array:
-    """Of the first results, (n_results, 11, lanes).
+    """The Jacobian of the first results, (n_results, 11, lanes).
 
     Panels are followed along the numbers without units, of which there are fewer.
     """

@@ -189,7 +189,7 @@ def _settled(settled: Lane, contact: Contact, motion: Motion, passed: Lane) -> L
 
 
 def _length(slide: Slide, contact: Contact) -> Lane:
-    """Of the next panel, in tau: a few turning times, and not far beyond the next event."""
+    """The length of the next panel in tau: a few turning times, not far beyond the next event."""
     motion, compressed, e = slide.motion, slide.compressed, contact.restitution
     normal = motion.normal
     acceleration = jnp.maximum(contact.acceleration(motion.cos, motion.sin), 0.1)

@@ -1,4 +1,4 @@
-"""When restitution ends: what the coefficient of restitution is a ratio of."""
+"""Hypotheses of restitution: when it ends, and of what its coefficient is the ratio."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Lane = Float[Array, "*points lanes"]
 
 
 class Restitution(NamedTuple):
-    """How far restitution has come, without units (see `hodograph`); arrays of one shape."""
+    """The progress of restitution, without units (see `hodograph`); arrays of one shape."""
 
     impulse: Lane  # I_z
     normal: Lane  # v_z
@@ -26,7 +26,7 @@ class Restitution(NamedTuple):
 
 
 class AbstractHypothesis(eqx.Module):
-    """When restitution ends: what the coefficient of restitution e is a ratio of.
+    """A condition for the end of restitution, which says of what e is the ratio.
 
     It is part of the structure of a program, so it holds no arrays, and is compared by its
     type and static fields.
@@ -36,7 +36,7 @@ class AbstractHypothesis(eqx.Module):
 
     @abc.abstractmethod
     def excess(self, e: Lane, now: Restitution) -> Lane:
-        """What is negative until restitution ends, and then positive.
+        """A function that is negative until restitution ends, and then positive.
 
         Its root is a simple one for every e, 0 included.
         """

@@ -92,7 +92,7 @@ def invariant_directions(
 
 
 def _roots(coefficients: Array) -> Array:
-    """Of a monic quartic, all at once (Durand and Kerner)."""
+    """The roots of a monic quartic, all at once (Durand and Kerner)."""
     # Where friction is weak one root is large and its reciprocal small.
     around = jnp.asarray(np.exp(1j * (np.arange(4) * np.pi / 2 + 0.4)), coefficients.dtype)
     far = 1 + jnp.max(jnp.abs(coefficients))

@@ -1,4 +1,4 @@
-"""Impact laws: what happens at a contact that closes."""
+"""Impact laws: from the velocity of a contact before an impact to the impulse."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .hypotheses import AbstractHypothesis, Stronge
 
 
 class AbstractContactLaw(eqx.Module):
-    """What happens at a contact that closes.
+    """A law for the impulse at a contact that closes.
 
     Attributes:
         restitution: e, from 0 (plastic) to 1 (elastic).
@@ -25,7 +25,7 @@ class AbstractContactLaw(eqx.Module):
 
     @abc.abstractmethod
     def lawful(self) -> Bool[Array, ""]:
-        """Whether the numbers are possible ones."""
+        """Whether the numbers of the law are possible ones."""
 
     @property
     @abc.abstractmethod
@@ -46,7 +46,7 @@ class AbstractContactLaw(eqx.Module):
 
     @abc.abstractmethod
     def plastic(self) -> AbstractContactLaw:
-        """The law by which an impact runs that ends with compression.
+        """The same law for an impact that ends with compression.
 
         Raises:
             ValueError: if the law does not say how the impulse develops.

@@ -36,7 +36,7 @@ def panel(
     restoring: Bool[Array, " lanes"],
     length: Float[Array, " lanes"],
 ) -> Panel:
-    """From a start on, for about a length in tau."""
+    """The panel that begins at `start` and is about `length` long in tau."""
     eps = jnp.finfo(start.speed.dtype).eps
     here, given = rows(start, contact)
     cos, sin, passed = _path(start, contact, length)

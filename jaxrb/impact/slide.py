@@ -84,7 +84,7 @@ class Contact(NamedTuple):
 
 
 class Stage:
-    """Of an impact, as the integers that a state carries."""
+    """The stages of an impact, as the integers that a state carries."""
 
     COMPRESSION = 0
     RESTITUTION = 1
@@ -92,7 +92,7 @@ class Stage:
 
 
 class Motion(NamedTuple):
-    """What runs along while the contact slides."""
+    """The quantities that are integrated while the contact slides."""
 
     cos: Lane  # direction of the sliding velocity
     sin: Lane
@@ -112,7 +112,7 @@ class Compressed(NamedTuple):
 
 
 class Slide(NamedTuple):
-    """Where an impact is in its course while the contact slides."""
+    """The state of an impact while the contact slides."""
 
     motion: Motion
     compressed: Compressed
@@ -141,7 +141,7 @@ class Course(NamedTuple):
         compressed: Compressed,
         restoring: Bool[Array, "..."],
     ) -> Lane:
-        """What becomes positive where the stage ends."""
+        """A function that becomes positive where the stage ends."""
         ends = self.hypothesis.excess(contact.restitution, restitution(contact, motion, compressed))
         return jnp.where(restoring, ends, motion.normal)
 
@@ -152,14 +152,14 @@ class Course(NamedTuple):
         compressed: Compressed,
         restoring: Bool[Array, "..."],
     ) -> Lane:
-        """What becomes positive where gamma and gamma' become collinear."""
+        """A function that becomes positive where gamma and gamma' become collinear."""
         assert self.collinearity is not None
         growth, turning = contact.rates(motion.cos, motion.sin)
         return self.collinearity**2 * (turning**2 + growth**2) - turning**2
 
 
 def restitution(contact: Contact, motion: Motion, compressed: Compressed) -> Restitution:
-    """How far it has come, where the stage is restitution."""
+    """The progress of restitution, if that is the stage."""
     acceleration = contact.acceleration(motion.cos, motion.sin)
     return Restitution(motion.impulse, motion.normal, motion.energy, *compressed, acceleration)
 

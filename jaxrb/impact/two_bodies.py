@@ -61,7 +61,7 @@ class CollidingBody(eqx.Module):
         self.angular_velocity = real_array(angular_velocity, "CollidingBody.angular_velocity", (3,))
 
     def contact_velocity(self) -> Float[Array, "3"]:
-        """Of the body's point at the contact: V + R omega x r."""
+        """The velocity of the body's point at the contact, V + R omega x r [m/s]."""
         return self.velocity + jnp.cross(
             _product(self.rotation, self.angular_velocity), -self.center
         )
@@ -87,7 +87,7 @@ class CollidingBody(eqx.Module):
     def velocity_changes(
         self, impulse: Float[Array, "3"]
     ) -> tuple[Float[Array, "3"], Float[Array, "3"]]:
-        """Of the velocity [m/s] and the angular velocity [rad/s], by an impulse on it (1)."""
+        """The changes of velocity [m/s] and angular velocity [rad/s] by an impulse on it (1)."""
         torque = _product(self.rotation.T, jnp.cross(-self.center, impulse))
         return impulse / self.mass, _product(self.inverse_inertia(), torque)
 
@@ -97,7 +97,7 @@ def inverse_inertia_matrix(
 ) -> Float[Array, "3 3"]:
     """W [1/kg], the change of the contact velocity by an impulse (4, 5).
 
-    Without a second body the first meets one that cannot be moved.
+    Without a second body the first one hits an immovable obstacle.
     """
     own = first.response()
     return own if second is None else own + second.response()
@@ -106,7 +106,7 @@ def inverse_inertia_matrix(
 def contact_velocity(
     first: CollidingBody, second: CollidingBody | None = None
 ) -> Float[Array, "3"]:
-    """Of the first body relative to the second, at the contact [m/s] (2)."""
+    """The velocity of the first body relative to the second at the contact [m/s] (2)."""
     own = first.contact_velocity()
     return own if second is None else own - second.contact_velocity()
 

@@ -63,7 +63,7 @@ def reach(
 
 @reach.defjvp
 def _(excess, primals, tangents):
-    """At the tau of the place first, and then by the implicit function theorem."""
+    """Differentiates at a fixed tau, then adds its change by the implicit function theorem."""
     start, compressed, contact, restoring, length, _, happens = primals
     dstart, dcompressed, dcontact, *_ = tangents
     at, end = reach(*primals, excess)
@@ -102,7 +102,7 @@ def resolves_changes(contact: Contact, functions: Panel) -> Bool[Array, " lanes"
 
 
 def resolved_length(contact: Contact, start: Motion) -> Lane:
-    """Of a panel, where rates stay as they are at the start."""
+    """The length of a panel on which the rates stay as they are at the start."""
     growth, _ = contact.rates(start.cos, start.sin)
     turn = contact.turning_slope(start.cos, start.sin)
     rate = jnp.abs(turn) + 2 * jnp.abs(growth)
@@ -117,7 +117,7 @@ def _fade(contact: Contact, functions: Panel) -> Lane:
 
 
 def _rates(contact: Contact, restoring: Bool[Array, " lanes"], end: Motion) -> Motion:
-    """By tau."""
+    """The derivative of the motion by tau."""
     growth, turning = contact.rates(end.cos, end.sin)
     work = end.normal * end.speed
     return Motion(

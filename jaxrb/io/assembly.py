@@ -36,11 +36,11 @@ class Assembly(NamedTuple):
     motions: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]
 
     def state(self) -> State:
-        """At the start."""
+        """The state at the start."""
         return State(*(np.stack(column) for column in zip(*self.motions, strict=True)))
 
     def world(self, restitution: float, contact_law: AbstractContactLaw | None) -> World:
-        """With the law that is given, or those of the file's friction."""
+        """The world with the law that is given, or with those of the file's friction."""
         law = cache(lambda friction: _law(friction, restitution))
         frictions = [*self.at_obstacles.values(), *self.at_bodies.values()]
         special = []

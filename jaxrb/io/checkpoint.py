@@ -149,7 +149,7 @@ def _go_on(path: Path, run: dict[str, Any], throw: bool) -> Solution:
 
 
 def _ending_at(solution: Solution, t1: float) -> Solution:
-    """With its last time, which round-off of the segments' starts may have moved."""
+    """Restores the last time, which round-off of the segments' starts may have moved."""
     return dataclasses.replace(
         solution,
         ts=solution.ts.at[-1].set(t1),
@@ -190,7 +190,7 @@ def _total(a: jax.Array | None, b: jax.Array | None) -> jax.Array | None:
 
 
 def _joined_impacts(before: Impacts, after: Impacts, capacity: int) -> Impacts:
-    """Their records in a row, as many as there is room for."""
+    """Joins the records, as many as there is room for."""
     used = min(int(before.count), capacity)
     records = [dataclasses.replace(impacts, count=None) for impacts in (before, after)]
     joined = jax.tree.map(lambda a, b: jnp.concatenate([a[:used], b])[:capacity], *records)

@@ -209,7 +209,7 @@ def _wanted_dtype(dtype: Any, path: Path) -> np.dtype | None:
 
 
 def _converted(value: np.ndarray, wanted: np.dtype | None, path: Path) -> np.ndarray:
-    """In the dtype that is wanted, if JAX has it."""
+    """The array in the dtype that is wanted, where JAX has it."""
     if wanted is not None and value.dtype.kind == "f":
         return value.astype(wanted)
     if value.dtype.itemsize < 8 or _has_64_bits():

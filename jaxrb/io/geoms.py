@@ -88,7 +88,7 @@ def _solid(mujoco: Any, model: Any, geom: int, pose: Pose, losses: Losses) -> Ab
 
 
 def _hull(model: Any, mesh: int, pose: Pose, losses: Losses) -> AbstractSolid:
-    """Of a mesh, for which MuJoCo takes it too."""
+    """The convex hull of a mesh, as MuJoCo takes it."""
     start, first = int(model.mesh_vertadr[mesh]), int(model.mesh_faceadr[mesh])
     vertices = np.array(model.mesh_vert[start : start + int(model.mesh_vertnum[mesh])], float)
     faces = np.array(model.mesh_face[first : first + int(model.mesh_facenum[mesh])])

@@ -14,14 +14,14 @@ EPS = np.finfo(float).eps
 
 
 class Pose(NamedTuple):
-    """Of a frame in another one: z -> turn z + position."""
+    """The pose of a frame in another one: z -> turn z + position."""
 
     position: np.ndarray  # [m]
     turn: Rotation
 
     @staticmethod
     def of(position: np.ndarray, quaternion: np.ndarray) -> Pose:
-        """From MuJoCo's arrays."""
+        """The pose in MuJoCo's arrays."""
         return Pose(np.array(position), Rotation.from_quat(quaternion, scalar_first=True))
 
     def then(self, inner: Pose) -> Pose:
@@ -30,7 +30,7 @@ class Pose(NamedTuple):
 
 
 class Inertial(NamedTuple):
-    """Of bodies welded together, in the frame of the first."""
+    """Mass, centre and inertia of bodies welded together, in the frame of the first."""
 
     mass: float  # [kg]
     center: np.ndarray  # of mass [m]

@@ -102,7 +102,7 @@ def convex_hull(vertices: Any) -> tuple[ConvexPolyhedron, float]:
 
 
 def _solid(path: Path, parts: list, hulls: Hulls, origin: np.ndarray) -> AbstractSolid:
-    """Of the components of a mesh, about a point of it."""
+    """The solid of the components of a mesh, in a frame with its origin at `origin`."""
     groups = [[part] for part in parts] if hulls == "components" else [parts]
     solids = []
     for group in groups:
@@ -171,7 +171,7 @@ def _opened(path: Path, hulls: Hulls, scale: float) -> tuple[Any, list]:
 
 
 def union(solids: Sequence[AbstractSolid]) -> AbstractSolid:
-    """Of at least one solid, in halves of halves: hundreds in a row would be nested too deep."""
+    """The union of solids, in halves of halves: hundreds in a row would be nested too deep."""
     if len(solids) == 1:
         return solids[0]
     half = (len(solids) + 1) // 2
@@ -179,7 +179,7 @@ def union(solids: Sequence[AbstractSolid]) -> AbstractSolid:
 
 
 def _volume(mesh: Any) -> float:
-    """Of a closed mesh [m^3]; negative if it is inside out."""
+    """The volume of a closed mesh [m^3]; negative if it is inside out."""
     corners = np.asarray(mesh.triangles, float)
     return float(np.linalg.det(corners - corners.mean(axis=(0, 1))).sum() / 6)
 

@@ -43,12 +43,12 @@ class Report:
 
     @property
     def lost(self) -> tuple[Entry, ...]:
-        """Those whose loss changes the motion."""
+        """The entries whose loss changes the motion."""
         return tuple(entry for entry in self.entries if entry.physical)
 
     @property
     def harmless(self) -> tuple[Entry, ...]:
-        """Those whose loss does not."""
+        """The entries whose loss does not change the motion."""
         return tuple(entry for entry in self.entries if not entry.physical)
 
     def __len__(self) -> int:

@@ -161,7 +161,7 @@ def with_numbers(like: Any, places: list[str], arrays: list[jax.Array]) -> Any:
 
 
 def as_jax(array: np.ndarray, weak: bool) -> jax.Array:
-    """On the device, in the same dtype; a scalar made from a Python number stays weakly typed."""
+    """The array on the device, in its dtype; a scalar from a Python number stays weakly typed."""
     if weak and array.ndim == 0:
         scalar = jnp.asarray(array.item())
         if scalar.dtype == array.dtype:

@@ -140,7 +140,7 @@ def _summary(touching: Bool[np.ndarray, "a b"], friction: Float[np.ndarray, "a b
 
 
 def _softness(model: Any, element: str) -> list[tuple[str, Bool[np.ndarray, " n"]]]:
-    """What makes contacts soft, and which of the elements have it."""
+    """The settings that make contacts soft, and the elements that have them."""
     found = []
     for field, why in {
         "margin": "contacts begin where surfaces meet",

@@ -30,7 +30,7 @@ class ChebyshevGrid:
 
     @cached_property
     def _weights(self) -> np.ndarray:
-        """Of the points, in the barycentric formula."""
+        """The weights of the points in the barycentric formula."""
         weights = (-1.0) ** np.arange(self.degree + 1)
         weights[[0, -1]] /= 2
         return weights
@@ -64,7 +64,7 @@ class ChebyshevGrid:
         return last[0] + last[1]
 
     def integrals(self, *functions: Values) -> list[Values]:
-        """From 0 to each point."""
+        """The integrals from 0 to each point."""
         return _at_once(self._to_integral, functions)
 
     def interpolate(self, x: Float[Array, " lanes"], *functions: Values) -> list:
@@ -117,14 +117,14 @@ def _at_once(matrix: np.ndarray, functions: tuple[Values, ...]) -> list[Values]:
 
 
 def _product(matrix: np.ndarray, values: Values) -> Values:
-    """In the precision of its numbers: a GPU rounds those of a product to 10 bits by default."""
+    """The product in the precision of its numbers, which a GPU rounds to 10 bits by default."""
     constant = jnp.asarray(matrix, values.dtype)
     return jnp.tensordot(constant, values, 1, precision=jax.lax.Precision.HIGHEST)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _values_at(grid: ChebyshevGrid, x: Float[Array, " lanes"]) -> Values:
-    """By the barycentric formula, which is stable; its own derivative by x would not be."""
+    """Uses the barycentric formula, which is stable; its own derivative by x would not be."""
     offset = x[None] - jnp.asarray(grid.points[:, None], x.dtype)
     # At a point itself its weight outdoes all others.
     offset = jnp.where(offset == 0, float(jnp.finfo(x.dtype).tiny) ** 0.5, offset)
@@ -151,7 +151,7 @@ def _(grid, primals, tangents):
 
 @jax.custom_jvp
 def _root(coefficients: Values, low, high) -> Float[Array, " lanes"]:
-    """Of a series between two points next to each other, where it is almost linear."""
+    """The root of a series between two neighbouring points, where it is almost linear."""
 
     def improve(_, x):
         value, slope = _series(coefficients, x)

@@ -2,9 +2,9 @@
 
 A problem is a column of an array of shape (n_numbers, lanes), and so is its result. Solving
 one takes an unknown number of turns. Under `vmap` a loop would run until its slowest lane
-has ended; here a batch of problems is put into one array, whatever the nesting of `vmap`,
-and worked off by a row of workers, each of which takes the next problem when it has ended
-one.
+has ended; here a batch of problems is put into one array, whatever the nesting of `vmap`, and
+processed by a fixed set of workers; a worker that finishes takes the next problem from the
+queue.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def work_off(work: Work, problems: Columns) -> Columns:
         return ends.at[:, column].set(_pack(team.state), unique_indices=True)
 
     def take(team: _Team, ends: Columns) -> tuple[_Team, Columns]:
-        """Those who have ended hand in their state and take the next problems."""
+        """Stores the states of workers that have finished and gives them the next problems."""
         free = idle(team)
         ends = hand_in(team, free, ends)
         place = team.taken + jnp.cumsum(free, dtype=jnp.int32) - 1
@@ -89,7 +89,7 @@ def work_off(work: Work, problems: Columns) -> Columns:
     ends = hand_in(team, idle(team), ends)
 
     def finish(index, results):
-        """Of as many as there are workers, in the order of the queue."""
+        """Writes the results of `n_workers` problems, in the order of the queue."""
         place = index * n_workers + workers
         state = jax.lax.dynamic_slice_in_dim(ends, index * n_workers, n_workers, axis=1)
         result = work.finish(_unpack(state, team.state), problems_at(place))
@@ -218,7 +218,7 @@ class Lanewise:
     def __call__(
         self, columns: Columns, known: Array | None = None, slope: Array | None = None
     ) -> Array:
-        """Its value.
+        """The value of the function.
 
         Args:
             columns: shape (numbers, lanes).
@@ -255,7 +255,7 @@ def _jacobian(function: Callable[[Columns], Array], columns: Columns) -> Array:
 def value_and_jacobian(
     function: Callable[[Columns], Array], columns: Columns, n: int
 ) -> tuple[Array, Array]:
-    """In forward mode, along the first numbers; these are a second last axis of the Jacobian."""
+    """Both, in forward mode, along the first numbers: the second last axis of the Jacobian."""
     push = lambda direction: jax.jvp(function, (columns,), (direction,))  # noqa: E731
     return jax.vmap(push, out_axes=(None, -2))(unit_directions(columns)[:n])
 

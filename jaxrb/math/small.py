@@ -18,7 +18,7 @@ class Mat3(eqx.Module):
 
     @staticmethod
     def of(array: Float[Array, "... 3 3"]) -> Mat3:
-        """From an array of shape (..., 3, 3)."""
+        """The matrix of an array of shape (..., 3, 3)."""
         return Mat3(*(Vec3.of(array[..., i, :]) for i in range(3)))
 
     def matrix(self) -> Float[Array, "... 3 3"]:
@@ -128,7 +128,7 @@ class Sym3(eqx.Module):
 
     @staticmethod
     def of(array: Float[Array, "... 3 3"]) -> Sym3:
-        """From the symmetric part of an array of shape (..., 3, 3)."""
+        """The symmetric part of an array of shape (..., 3, 3)."""
         return Sym3(
             Vec3(array[..., 0, 0], array[..., 1, 1], array[..., 2, 2]),
             Vec3(

@@ -61,12 +61,12 @@ def on_cores(devices: Sequence[Any], arrays: Any) -> bool:
 
 
 def traced(arrays: Any) -> bool:
-    """Whether some are, by a transformation."""
+    """Whether some arrays are traced by a transformation."""
     return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(arrays))
 
 
 def n_cores() -> int:
-    """Of this machine."""
+    """The number of cores of this machine."""
     return os.cpu_count() or 1
 
 

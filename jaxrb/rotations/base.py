@@ -1,4 +1,4 @@
-"""What every parametrization of rotations offers."""
+"""The interface of parametrizations of rotations."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class AbstractParametrization(eqx.Module):
 
         Raises:
             ValueError: if `rotation` is known and not orthogonal to 1e-5, or a reflection. A
-                traced one is not checked: what comes out for it then means nothing.
+                traced one is not checked; the result is undefined then.
         """
         return cls.from_quaternion(so3.to_quaternion(rotation_matrices(rotation, "rotation")))
 

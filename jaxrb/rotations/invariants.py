@@ -77,7 +77,7 @@ def instantaneous_axis_rate(
 
 
 def _velocity(sign, axis, angle, axis_rate, angle_rate):
-    """With M for sign -1 and M^T for sign 1."""
+    """Applies M for sign -1 and M^T for sign 1."""
     n, dn = _vectors(axis, axis_rate)
     return (_m(sign, n, angle, dn) + n * angle_rate).array()
 

@@ -38,7 +38,10 @@ class Screw(eqx.Module):
         return _pitch(self.translation, self.angle)
 
     def displacement(self, points: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
-        """Of material points [m]: k n + (R - I) (X - X_M), eq. (65), shape (..., 3)."""
+        """The displacements k n + (R - I) (X - X_M) of material points [m], eq. (65).
+
+        Shape (..., 3).
+        """
         n = Vec3.of(self.axis)
         arm = Vec3.of(vectors(points, "points", 3)) - Vec3.of(self.pose)
         across = cross(n, arm)
@@ -96,7 +99,7 @@ class InstantaneousScrew(eqx.Module):
         return _pitch(self.sliding, self.angular_speed)
 
     def velocity(self, points: Float[Array, "... 3"]) -> Float[Array, "... 3"]:
-        """Of the body's points at these positions [m/s], eq. (121), shape (..., 3)."""
+        """The velocities of the body's points at these places [m/s], eq. (121), shape (..., 3)."""
         n = Vec3.of(self.axis)
         arm = Vec3.of(vectors(points, "points", 3)) - Vec3.of(self.pose)
         return (n * self.sliding + cross(n, arm) * self.angular_speed).array()

@@ -35,7 +35,7 @@ class Moments(NamedTuple):
 
     @staticmethod
     def symmetric(volume: Array, second: Array) -> Moments:
-        """Of a solid that has its centre in the origin."""
+        """The moments of a solid that has its centre in the origin."""
         return Moments(volume, jnp.zeros(3, volume.dtype), second)
 
 

@@ -1,4 +1,4 @@
-"""Walks on the edges and faces of a solid: onto them, and along them to their highest points.
+"""Projection onto the edges and faces of a solid, and Newton ascent along them.
 
 An edge is where two smooth surfaces meet, a face a part of one.
 """
@@ -50,11 +50,11 @@ class _OnEdge(NamedTuple):
         return self.first * (-g[0] - sag[0]) + self.second * (-g[1] - sag[1])
 
     def slope(self, d: Vec3) -> Float[Array, ""]:
-        """Of a height with the gradient d along the edge."""
+        """The slope along the edge of a height with the gradient d."""
         return jnp.abs(dot(d, self.tangent)) / length(self.tangent)
 
     def multipliers(self, d: Vec3) -> Float[Array, "2"]:
-        """Of the gradients in d."""
+        """The coefficients of the two surface gradients in d."""
         return jnp.stack([dot(d, self.first), dot(d, self.second)])
 
     def uphill(self, d: Vec3, bow, bends: Callable, least) -> tuple[Vec3, Float[Array, "2"]]:
@@ -86,11 +86,11 @@ class _OnFace(NamedTuple):
         return self.gradient * ((-self.values[0] - sag[0]) / dot(self.gradient, self.gradient))
 
     def slope(self, d: Vec3) -> Float[Array, ""]:
-        """Of a height with the gradient d along the surface."""
+        """The slope along the surface of a height with the gradient d."""
         return length(self._up(d))
 
     def multipliers(self, d: Vec3) -> Float[Array, "1"]:
-        """Of the gradient in d."""
+        """The coefficient of the surface gradient in d."""
         return (dot(d, self.outward) / length(self.gradient))[None]
 
     def _up(self, d: Vec3) -> Vec3:

@@ -40,7 +40,7 @@ class Cone(AbstractSolid):
         return jnp.maximum(at_rim, at_apex), point
 
     def distance_map(self, point: Vec3):
-        """In the half-plane of the point, where the solid is a triangle."""
+        """The distance in the half-plane of the point, where the solid is a triangle."""
         r, h = self.radius, self.height
         slant = jnp.sqrt(r**2 + h**2)
         out = safe_sqrt(point.x**2 + point.y**2) - r  # from the rim

@@ -163,12 +163,12 @@ def _entry(values: Float[Array, "... m"], index: Int[Array, ...]) -> Float[Array
 
 
 def _with_axis(v: Vec3) -> Vec3:
-    """With a trailing axis, along which vertices or faces are counted."""
+    """Adds a trailing axis for vertices or faces."""
     return Vec3(v.x[..., None], v.y[..., None], v.z[..., None])
 
 
 def _lifted(v: Vec3, like: Vec3) -> Vec3:
-    """With leading axes of length 1 up to the number of axes of `like`."""
+    """Adds leading axes of length 1 up to the number of axes of `like`."""
     missing = tuple(range(like.x.ndim - v.x.ndim))
     return jax.tree.map(lambda leaf: jnp.expand_dims(leaf, missing), v)
 

@@ -165,7 +165,7 @@ class Region(eqx.Module):
 
     @staticmethod
     def of_quadrics(surfaces: Surfaces, inside: bool) -> Region:
-        """Of a shape, bounded or not, without what is known of its support."""
+        """The region of a shape, bounded or not, whose support is not used."""
         quadrics, flat, _ = surfaces
         if not inside:
             quadrics = Quadric.of(quadrics).complement().rows()
@@ -176,7 +176,7 @@ class Region(eqx.Module):
 
     @staticmethod
     def of_distance(solid: AbstractSolid, inside: bool, seeded: bool) -> Region:
-        """Of a solid with a smooth signed distance; `seeded` if its support is unknown."""
+        """The region of a solid of smooth signed distance; `seeded` if its support is unknown."""
         none = jnp.zeros_like(solid.bounding_radius(), shape=(0, 3))
         formula = Node(True, (0, 0), (0,))
         quadrics = jnp.zeros_like(none, shape=(0, 13))
@@ -187,14 +187,14 @@ class Region(eqx.Module):
 
     @staticmethod
     def of_solid(solid: AbstractSolid, surfaces: Surfaces | None, inside: bool) -> Region:
-        """Of a convex solid of known support."""
+        """The region of a convex solid of known support."""
         if surfaces is None:
             return Region.of_distance(solid, inside, seeded=False)
         region = Region.of_quadrics(surfaces, inside)
         return region._with_support(solid, surfaces.corners) if inside else region
 
     def _with_support(self, solid: AbstractSolid, corners: Array | None = None) -> Region:
-        """With a solid of known support; the middle is that of its ends along the axes."""
+        """Adds a solid of known support; its middle is the mean of its ends along the axes."""
         dtype = self.quadrics.dtype
         ends = [
             solid.support_map(Vec3(*(jnp.asarray(sign * e, dtype) for e in axis)))[1].array()

@@ -125,7 +125,7 @@ def _spread(n_kept: int, size, points: Float[Array, "n 3"], valid: Bool[Array, "
 
 
 def _furthest_apart(n_kept: int, size, points: Array, valid: Array) -> tuple[Array, Array, Array]:
-    """As `_spread`, but the indices of the points, and also whether more were left."""
+    """Like `_spread`, but returns the indices of the points, and whether more were left."""
     distinct = jnp.sqrt(jnp.finfo(size.dtype).eps) * size
     at = Vec3.of(points)
 

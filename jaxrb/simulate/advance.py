@@ -157,8 +157,6 @@ class _Search(eqx.Module):
     """What the loop knows within a flight."""
 
     trial: Float[Array, ""]  # duration to try next [s]
-    aim: Float[Array, ""]  # of the flight, if nothing happens in it [s]; the rest of the step or
-    # a part of it, where the equations of the flow have no solution for the whole
     locating: Bool[Array, ""]  # an impact or a release is bracketed between:
     lower: Float[Array, ""]  # a duration before it
     upper: Float[Array, ""]  # one after
@@ -210,8 +208,7 @@ def advance(
     """
     like = course.remaining
     zero, no = jnp.zeros_like(like), jnp.zeros((), bool)
-    rest = course.remaining
-    idle = _Search(rest, rest, no, zero, zero, no, jnp.zeros((), jnp.int32))
+    idle = _Search(course.remaining, no, zero, zero, no, jnp.zeros((), jnp.int32))
 
     def unfinished(carry: _Carry) -> Bool[Array, ""]:
         going = grid.unfinished(carry.course.step) & (carry.status.code == Code.successful)
@@ -230,7 +227,7 @@ def advance(
         else:
             after, end_mode, event = events.reset(t, end, contacts, guards.event, None, mode)
         inspection = plan.detector.inspect(
-            carry.inspected, t, course.phase, end, trial, search.aim, mode, events
+            carry.inspected, t, course.phase, end, trial, mode, events
         )
         resolution = _resolution(course)
         case, bracket, failure = _classify(
@@ -387,12 +384,12 @@ def _classify(
     )
     good = failure == Code.successful
     case = choose_once(
-        good & passable & (search.aim >= course.remaining),
+        good & passable & (trial >= course.remaining),
         good & free & crossed,
         good & locating & ~located,
         good & locating & located,
         good & halve,
-        good & passable & (search.aim < course.remaining),
+        good & passable & (trial < course.remaining),
         dtype=trial.dtype,
     )
     return _Case(*case), _Bracket(lower, upper, release, narrow), failure
@@ -424,7 +421,6 @@ def _aim(
     following = jnp.where(case.part, jnp.minimum(2 * trial, size), size)
     return _Search(
         trial=jnp.where(accept, following, refined),
-        aim=jnp.where(accept, following, jnp.where(case.halve, refined, search.aim)),
         locating=case.begin | case.refine,
         lower=lower,
         upper=upper,

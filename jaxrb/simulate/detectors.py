@@ -46,7 +46,6 @@ class AbstractDetector(eqx.Module):
         start: Phase,
         end: Phase,
         trial: Float[Array, ""],
-        aim: Float[Array, ""],
         mode: Mode,
         events: AbstractEvents,
     ) -> Inspection:
@@ -57,7 +56,6 @@ class AbstractDetector(eqx.Module):
             t: time at the end of the trial [s].
             start, end: of the trial.
             trial: its duration [s].
-            aim: the duration of the flight, if nothing happens in it [s].
             mode: in which it was flown.
             events: of the world.
         """
@@ -69,7 +67,7 @@ class EndOfStep(AbstractDetector):
     def start(self, events, phase):
         return None
 
-    def inspect(self, state, t, start, end, trial, aim, mode, events):
+    def inspect(self, state, t, start, end, trial, mode, events):
         return Inspection(None, jnp.zeros((), bool), trial)
 
 
@@ -122,6 +120,7 @@ class _Probing(eqx.Module):
     contact: Contacts  # whose dip is probed; none while the end of the flight is looked at
     cleared: Contacts  # those whose dips stay above zero
     dip: _Dip
+    end: Float[Array, ""]  # of the flight [s]
     probes: Int[Array, ""]
 
 
@@ -144,9 +143,9 @@ class Interior(AbstractDetector):
         none = jnp.zeros(contacts.gap.shape, bool)
         zero = jnp.zeros((), contacts.gap.dtype)
         dip = _Dip(zero, zero, (zero, zero), (zero, zero))
-        return _Probing(none, none, dip, jnp.zeros((), jnp.int32))
+        return _Probing(none, none, dip, zero, jnp.zeros((), jnp.int32))
 
-    def inspect(self, state: _Probing, t, start, end, trial, aim, mode, events):
+    def inspect(self, state: _Probing, t, start, end, trial, mode, events):
         before, after = events.contacts(t - trial, start), events.contacts(t, end)
         if before is None or after is None:
             return Inspection(state, jnp.zeros((), bool), trial)
@@ -187,7 +186,8 @@ class Interior(AbstractDetector):
             contact=jnp.where(found, first, state.contact & again),
             cleared=state.cleared | (state.contact & ~again),
             dip=dip,
+            end=jnp.where(probing, state.end, trial),
             probes=jnp.where(again, state.probes + 1, 0),
         )
-        elsewhere = jnp.where(found | again, dip.within(place), aim)
+        elsewhere = jnp.where(found | again, dip.within(place), following.end)
         return Inspection(following, found | probing, elsewhere)

@@ -37,7 +37,7 @@ class Energies:
 
     @staticmethod
     def of(world: World, t: Sequence[float], states: State) -> Energies:
-        """Of states with leading axes (..., n), the last of them over the times [s]."""
+        """The energies of states with leading axes (..., n), the last of them over times [s]."""
         lead = states.position.shape[:-2]
         flat = jax.tree.map(lambda leaf: np.reshape(leaf, (-1, *leaf.shape[-2:])), states)
         parts = (np.reshape(part, lead) for part in _energies(world, flat))
@@ -45,7 +45,7 @@ class Energies:
 
     @property
     def translational(self) -> np.ndarray:
-        """The rest [J]."""
+        """The translational kinetic energy [J]."""
         return self.total - self.rotational - self.potential
 
     @property

@@ -105,7 +105,7 @@ def _mark_events(ax: Axes, curve: ImpulseCurve, impact: ImpactSolution, drawn: n
 
 
 def _around(place: np.ndarray, sides: np.ndarray, drawn: np.ndarray) -> np.ndarray:
-    """Where labels of a place are, on some of its sides."""
+    """The places of labels on some sides of a point."""
     reach = 0.07 * np.ptp(drawn, axis=0).max()
     return np.atleast_2d(place + reach * sides)
 

@@ -42,12 +42,12 @@ class Mesh(NamedTuple):
 
     @property
     def triangles(self) -> Float[np.ndarray, "n_faces 3 3"]:
-        """Their corners [m]."""
+        """The corners of all triangles [m]."""
         return self.vertices[self.faces]
 
     @property
     def volume(self) -> float:
-        """By the divergence theorem [m^3]; negative if the surface is turned inside out."""
+        """The volume [m^3] by the divergence theorem; negative if the surface is inside out."""
         a, b, c = np.moveaxis(self.triangles, 1, 0)
         return float(np.sum(a * np.cross(b, c)) / 6)
 

@@ -145,7 +145,7 @@ class Replay:
 
     @property
     def duration(self) -> float:
-        """How long it plays [s]."""
+        """The time that it plays [s]."""
         return float(self.times[-1] - self.times[0]) / self.speed
 
     def label(self, frame: int) -> str:
@@ -175,7 +175,7 @@ class Replay:
 
     @functools.cached_property
     def arrow_shown(self) -> Bool[np.ndarray, "n_frames n_arrows"]:
-        """In which frames an arrow is there: from that at or after its impact, for a while."""
+        """The frames in which an arrow is shown: from its impact on, for a while."""
         start = self.impact_time[self.arrow_impacts]
         # Frames are numbered, or round-off would decide whether one is there at its impact.
         first = np.searchsorted(self.times, start - 1e-9 * (self.times[-1] - self.times[0]))
@@ -243,7 +243,7 @@ class Replay:
 
     @functools.cached_property
     def meshes(self) -> list[Mesh]:
-        """Of the bodies, in their body frames."""
+        """The meshes of the bodies, in their body frames."""
         # Several bodies may be one object.
         known = {id(body): body for body in self.world.bodies}
         known = {key: mesh(body.centered_shape()) for key, body in known.items()}

@@ -37,7 +37,7 @@ class Extent:
 
     @staticmethod
     def of(replay: Replay) -> Extent:
-        """In metres; from some vertices in some frames, which is enough for a picture."""
+        """The extent [m] of some vertices in some frames, which is enough for a picture."""
         some = slice(None, None, max(1, len(replay.times) // _SAMPLES))
         low, high = np.full(3, np.inf), np.full(3, -np.inf)
         for body, skin in enumerate(replay.meshes):
@@ -52,12 +52,12 @@ class Extent:
         return Extent(low, high)
 
     def scaled(self, unit: float) -> Extent:
-        """In another unit of length."""
+        """The same extent in another unit of length."""
         return Extent(unit * self.low, unit * self.high)
 
     @property
     def size(self) -> float:
-        """Of the longest side."""
+        """The length of the longest side."""
         return float(np.max(self.high - self.low))
 
     @property
@@ -71,8 +71,8 @@ class Extent:
         return np.stack(np.meshgrid(*ends, indexing="ij"), axis=-1).reshape(-1, 3)
 
     def camera(self) -> tuple[np.ndarray, np.ndarray]:
-        """Where it sees the whole box, and the point it looks at, which puts the box in the
-        middle of the picture."""
+        """A place from which the whole box is seen, and the point to look at, which puts the box in
+        the middle of the picture."""
         width, depth, height = self.high - self.low
         # The flatter the scene, the more from above.
         flat = 1 - min(1.0, height / math.hypot(width, depth))

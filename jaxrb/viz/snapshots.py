@@ -123,7 +123,7 @@ def _place(mesh: np.ndarray, states: State, body: int) -> np.ndarray:
 
 
 def _body_colors(meshes: list[np.ndarray]) -> np.ndarray:
-    """Of the triangles of all bodies, shape (1, n_triangles, 4)."""
+    """The colours of the triangles of all bodies, shape (1, n_triangles, 4)."""
     from matplotlib.colors import to_rgba  # noqa: PLC0415  (optional)
 
     rows = [np.tile(to_rgba(body_color(body)), (len(m), 1)) for body, m in enumerate(meshes)]
@@ -156,7 +156,7 @@ def _paint(
 
 
 def _brightness(normals: np.ndarray) -> np.ndarray:
-    """Of matt surfaces in light of the sky and of a sun."""
+    """The brightness of matt surfaces in the light of the sky and of a sun."""
     return 0.6 + 0.4 * np.maximum(0.0, normals @ (_LIGHT / np.linalg.norm(_LIGHT)))
 
 
@@ -168,7 +168,7 @@ def square_side(size: float) -> float:
 
 
 def _plane(obstacle: HalfSpace) -> tuple[np.ndarray, np.ndarray]:
-    """Its unit normal and offset."""
+    """The unit normal and offset of a plane."""
     normal, offset = obstacle.unit_normal_and_offset()
     return np.asarray(normal, float), np.asarray(offset, float)
 

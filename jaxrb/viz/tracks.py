@@ -142,7 +142,7 @@ class Track:
 
 
 def _turn(q0: np.ndarray, q1: np.ndarray, s: np.ndarray) -> np.ndarray:
-    """From one attitude to another about a fixed axis, the short way."""
+    """Turns from one attitude to another about a fixed axis, the short way."""
     cosine = np.sum(q0 * q1, axis=-1, keepdims=True)
     q1 = np.where(cosine < 0, -q1, q1)
     # Half the angle between them; the chord tells small ones apart.

@@ -7,7 +7,7 @@ import pytest
 
 from jaxrb import bench
 from jaxrb.__main__ import main
-from jaxrb.bench import bodies, compilation, flows, impact
+from jaxrb.bench import bodies, compilation, flows, gradient, impact
 from jaxrb.bench.timing import Spread, round_robin
 
 NUMBER = r"[\d.e+-]+"
@@ -49,7 +49,11 @@ def test_throughput_without_other_engines(capsys, monkeypatch):
     assert "mujoco is not installed" in text
 
 
-def test_gradient(capsys):
+@pytest.mark.parametrize(
+    "law", ["without friction", pytest.param("friction 0.3", marks=pytest.mark.slow)]
+)
+def test_gradient(law, capsys, monkeypatch):
+    monkeypatch.setattr(gradient, "LAWS", {law: gradient.LAWS[law]})
     assert main(["bench", "gradient", *TINY]) == 0
     text = capsys.readouterr().out
     for name in ("forward run", "reverse mode, grad", "forward mode, jvp"):

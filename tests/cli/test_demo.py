@@ -61,7 +61,7 @@ def test_billiard_break(demo):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("case", "steps"), [("super-ball", "200"), ("die", "300")])
+@pytest.mark.parametrize(("case", "steps"), [("backspin", "200"), ("die", "300")])
 def test_friction(demo, case, steps):
     """At the first impact energy is lost, and for the ball the direction of its flight."""
     status, text, out = demo(case, "--steps", steps)
@@ -70,7 +70,7 @@ def test_friction(demo, case, steps):
     lost, first = map(float, re.search(r"energy dissipated +(\S+) J of (\S+) J", text).groups())
     assert 0 < lost < first
     assert len(times(text)) >= 1
-    if case == "super-ball":
+    if case == "backspin":
         forward = load(out)["velocity"][:, 0, 0]
         assert forward[0] > 0 > forward[-1]
 

@@ -274,7 +274,8 @@ def test_failed_simulations_fill_up_with_the_last_good_state():
     world, state = drop(e=0.5)
     # Impacts accumulate at three times the fall, 1.34 s.
     ts = [0.2, 1.0, 1.3, 1.5, 2.0]
-    sol = rb.simulate(world, state, rb.LGVCI(dt=0.1), 2.0, save=rb.SaveAt(ts=ts), throw=False)
+    method = rb.LGVCI(dt=0.1, on_zeno="stop")
+    sol = rb.simulate(world, state, method, 2.0, save=rb.SaveAt(ts=ts), throw=False)
     assert sol.result != rb.RESULTS.successful
     height, _ = path([0.2, 1.0, 1.3], e=0.5)
     np.testing.assert_allclose(sol.states.position[:3, 0, 2], height, rtol=0, atol=1e-12)

@@ -1,4 +1,4 @@
-"""What a force on bodies is, to the flows."""
+"""The interface of forces on bodies, for the flows."""
 
 from __future__ import annotations
 
@@ -98,7 +98,8 @@ def on_body(vector: Vec3, index: int, n_bodies: int) -> Vec3:
 
 
 def on_one(phase: Phase, index: int, force: Vec3 | None, torque: Vec3 | None = None) -> Wrench:
-    """On one body: a force at its centre of mass, world frame, and a torque, body frame."""
+    """The wrench of a force at the centre of mass of one body, world frame, and a torque, body
+    frame."""
     none = Wrench.none(phase)
     n_bodies = none.force.x.shape[0]
     return Wrench(
@@ -113,28 +114,29 @@ def cast(array: Array, phase: Phase) -> Array:
 
 
 def world_point(phase: Phase, index: int, anchor: Vec3) -> Vec3:
-    """Where a point of a body is, world frame [m]; `anchor` from its centre of mass, body frame."""
+    """The position of a point of a body, world frame [m]; `anchor` from its centre of mass, body
+    frame."""
     return of_body(phase.position, index) + rotate(attitude(phase, index), anchor)
 
 
 def world_velocity(phase: Phase, inertial: Inertial, index: int, anchor: Vec3) -> Vec3:
-    """How fast a point of a body moves, world frame [m/s]; `anchor` as in `world_point`."""
+    """The velocity of a point of a body, world frame [m/s]; `anchor` as in `world_point`."""
     turning = cross(angular_velocity(phase, inertial, index), anchor)
     return velocity(phase, inertial, index) + rotate(attitude(phase, index), turning)
 
 
 def attitude(phase: Phase, index: int) -> Quat:
-    """Of one body: body to world."""
+    """The orientation of one body, body to world."""
     return _row(phase.orientation, index)
 
 
 def velocity(phase: Phase, inertial: Inertial, index: int) -> Vec3:
-    """Of the centre of mass of one body, world frame [m/s]."""
+    """The velocity of the centre of mass of one body, world frame [m/s]."""
     return of_body(phase.linear_momentum, index) / inertial.mass[index]
 
 
 def angular_velocity(phase: Phase, inertial: Inertial, index: int) -> Vec3:
-    """Of one body, body frame [rad/s]."""
+    """The angular velocity of one body, body frame [rad/s]."""
     return _row(inertial.inertia, index).solve(of_body(phase.angular_momentum, index))
 
 

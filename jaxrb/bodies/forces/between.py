@@ -16,7 +16,7 @@ from .base import AbstractLoad, Wrench, attitude, cast, on_one, world_point, wor
 
 
 class Line(NamedTuple):
-    """From the point of the other body, or of the world, to that of the body."""
+    """The line from the point of the other body, or of the world, to that of the body."""
 
     vector: Vec3  # world frame [m]
     unit: Vec3  # 0 where the points coincide
@@ -44,7 +44,7 @@ class AbstractBetween(AbstractLoad):
         return (self.body,) if self.other is None else (self.body, self.other)
 
     def line(self, phase: Phase) -> Line:
-        """Where the points are to each other."""
+        """The line between the two points."""
         here, there = self._anchors(phase)
         elsewhere = there if self.other is None else world_point(phase, self.other, there)
         vector = world_point(phase, self.body, here) - elsewhere
@@ -92,6 +92,6 @@ def ends(
 
 
 def _at(phase: Phase, index: int, anchor: Vec3, force: Vec3) -> Wrench:
-    """Of a force, world frame, on a point of a body."""
+    """The wrench of a force, world frame, on a point of a body."""
     turned = rotate_inverse(attitude(phase, index), force)
     return on_one(phase, index, force, cross(anchor, turned))

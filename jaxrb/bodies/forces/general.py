@@ -103,7 +103,7 @@ class Force(AbstractLoad):
 
 
 def _still(phase: Phase) -> State:
-    """Without velocities: these are NaN."""
+    """The state with NaN in place of its velocities."""
     position = phase.position.array()
     unknown = jnp.full_like(position, jnp.nan)
     return State(position, phase.orientation.array(), unknown, unknown)

@@ -116,7 +116,7 @@ def _source(given: Any, name: str) -> Source:
 
 
 def _now(source: Source, t: Time, args: Any, phase: Phase, name: str) -> Vec3:
-    """What a source gives at a time, in components.
+    """The value of a source at a time, in components.
 
     Raises:
         ValueError: if that is not an array of three numbers.

@@ -102,7 +102,7 @@ def _terms(x: Vec3, area: Vec3) -> list[Array]:
 
 
 class _Trace(NamedTuple):
-    """Where lines u = const show."""
+    """The visible pieces of lines u = const."""
 
     # What is visible of each segment: from, to, and which of them is a root (-1, 1, 0: none).
     pieces: Float[Array, "n_lines 3 n_segments"]
@@ -161,7 +161,7 @@ def piece_nodes(start: Array, end: Array) -> tuple[Array, Array]:
 
 
 def _sums(terms: list[Array], weights: list[Array]) -> tuple[Array, Array]:
-    """Of all terms, with both weights, along the last axis: one kernel for all."""
+    """Sums all terms, with both weights, along the last axis in one kernel."""
     products = tuple(term * weight for weight in weights for term in terms)
     zero = jnp.zeros((), products[0].dtype)
 
@@ -193,7 +193,7 @@ class Panels(NamedTuple):
 
     @staticmethod
     def of(rows: Float[Array, "n n_columns"]) -> Panels:
-        """From rows of a table: one gather or scatter moves them all."""
+        """Takes the panels from rows of a table, so that one gather or scatter moves them all."""
         ends = np.cumsum([1, 2, 2, 2, _N_SUMS, 2, 2])
         patch, u, v, singular, sums, error, event, is_open = jnp.split(rows, ends, axis=1)
         patch = patch[:, 0].astype(jnp.int32)

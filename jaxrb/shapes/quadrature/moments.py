@@ -64,7 +64,7 @@ def _tolerance(dtype) -> float:
 
 
 class _Integrals(NamedTuple):
-    """In units of the radius of a ball that holds the solid."""
+    """Integrals in units of the radius of a ball that holds the solid."""
 
     moments: Float[Array, " n_moments"]
     error: Float[Array, ""]

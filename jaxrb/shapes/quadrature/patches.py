@@ -67,7 +67,7 @@ def join(parts: Sequence[Patches]) -> Patches:
 
 
 class Ball(NamedTuple):
-    """What holds a solid, in the frame of one of its shapes."""
+    """A ball that holds a solid, in the frame of one of its shapes."""
 
     center: Float[Array, "3"]  # [m]
     radius: Float[Array, ""]  # [m]
@@ -192,7 +192,7 @@ def _flat(origin: Array, along: Array, across: Array, twist: Array) -> Patches:
 
 
 def _net_patches(leaf: Leaf) -> Patches:
-    """Of a smooth surface that only a function is known of."""
+    """Patches of a smooth surface that is known only by its function."""
     solid = leaf.shape
     assert isinstance(solid, AbstractSolid)
     radius = solid.bounding_radius()
