@@ -1,4 +1,4 @@
-"""Contacts of balls about their centres of mass with each other.
+"""Sphere-sphere contacts.
 
 The contacts of n balls are a square of n x n, whose two halves show the same ones, as broadcasting
 fuses and a gather does not; nothing touches on its diagonal. A ball that touches another does
@@ -20,7 +20,7 @@ from .single import at
 
 
 class BetweenBalls(AbstractContacts):
-    """Where balls are closest to each other."""
+    """Contacts of balls at their closest points."""
 
     gap: Float[Array, "n n"]
     round_off: Float[Array, "n n"]

@@ -90,23 +90,23 @@ class AbstractContacts(eqx.Module):
 
 
 class AbstractContactSet(eqx.Module):
-    """What can touch what."""
+    """The pairs that can touch."""
 
     @property
     @abc.abstractmethod
     def shape(self) -> tuple[int, ...]:
-        """Of the arrays with one entry for each contact."""
+        """The shape of arrays with one entry per contact."""
 
     @property
     def number(self) -> int:
-        """Of contacts in all."""
+        """The number of contacts."""
         return math.prod(self.shape)
 
     @property
     @abc.abstractmethod
     def partners(self) -> Int[np.ndarray, "number 2"]:
-        """Of each contact the body and what it can hit: its number among the obstacles, or
-        that of a body after all obstacles. Bodies in the order of the phase."""
+        """The body of each contact and what it can hit: the number of an obstacle, or of a body,
+        counted after all obstacles. Bodies are in the order of the phase."""
 
     @property
     @abc.abstractmethod

@@ -1,4 +1,4 @@
-"""Solids in the forms in which they are compared with each other.
+"""Collision geometries: the representation that the narrow phase works on.
 
 A solid is a core, turned and moved within its body, and a radius by which it is rounded:
 spheres are rounded points, capsules rounded segments. What the closest points of two cores
@@ -38,7 +38,7 @@ from ..shapes.seeding import prepare
 
 
 class Separation(NamedTuple):
-    """Of two solids, in the frame of the first body."""
+    """The separation of two solids, in the frame of the first body."""
 
     gap: Float[Array, ""]  # [m]
     normal: Vec3  # unit, into the first
@@ -46,7 +46,7 @@ class Separation(NamedTuple):
 
 
 class AbstractForm(eqx.Module):
-    """Of a solid in its body's frame."""
+    """The collision geometry of a solid in its body's frame."""
 
     @abc.abstractmethod
     def moved(self, shift: Vec3, turn: Quat) -> AbstractForm:
@@ -129,7 +129,7 @@ class Distance(AbstractForm):
 
 
 class Nearest(AbstractForm):
-    """A solid whose closest point is searched, rounded."""
+    """A solid (optionally rounded) whose closest point is found numerically."""
 
     solid: Searched  # in components, prepared for points
     radius: Float[Array, ""]  # [m]
@@ -140,7 +140,7 @@ class Nearest(AbstractForm):
 
 
 class _Pose(NamedTuple):
-    """Of a core within its body: z -> turn(scale z) + position."""
+    """The pose of a core within its body: z -> turn(scale z) + position."""
 
     position: Vec3  # [m]
     turn: Quat
@@ -183,7 +183,7 @@ def kind(shape: AbstractShape) -> str:
 
 
 def _unwrap(solid: AbstractSolid) -> tuple[AbstractSolid, _Pose, Float[Array, ""]]:
-    """What is moved, scaled and rounded; its pose, and the radius [m]."""
+    """The core that is moved, scaled and rounded; its pose, and the radius [m]."""
     zero = jnp.zeros_like(solid.bounding_radius())
     radius = zero
     pose = _Pose(Vec3(zero, zero, zero), Quat(zero + 1, Vec3(zero, zero, zero)), zero + 1)
@@ -257,7 +257,7 @@ def _box(box: Box):
 
 
 def _polyhedron(solid: ConvexPolyhedron):
-    """As `_box`. Each edge belongs to two triangles, which run along it in opposite directions;
+    """Like `_box`. Each edge belongs to two triangles, which run along it in opposite directions;
     n vertices have at most 3 n - 6 edges."""
     assert solid.faces is not None
     faces, vertices = solid.faces, solid.vertices

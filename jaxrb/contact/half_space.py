@@ -27,7 +27,7 @@ from .single import at
 
 
 class AtHalfSpaces(AbstractContacts):
-    """Where each body is closest to each obstacle."""
+    """Contacts of bodies with half-spaces at their closest points."""
 
     gap: Float[Array, "n_bodies n_contacts"]
     round_off: Float[Array, "n_bodies n_contacts"]
@@ -173,7 +173,7 @@ class HalfSpaceContacts(AbstractContactSet):
 
 
 def _kind(parts: tuple[AbstractSolid, ...]) -> tuple:
-    """What must be equal for shapes to be stacked."""
+    """The structure that must be equal for shapes to be stacked."""
     leaves, structure = jax.tree.flatten(parts)
     return structure, *(leaf.shape for leaf in leaves)
 

@@ -1,4 +1,4 @@
-"""All contacts of a world in one row."""
+"""Contact sets of several kinds, joined in one row."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def all_contacts(
     args: Any,
     standing: bool,
 ) -> AbstractContactSet | None:
-    """Of bodies with obstacles and with each other; None if nothing can touch anything.
+    """The contacts of bodies with obstacles and with each other; None if nothing can touch.
 
     Args:
         bodies: those of one kind of shape next to each other.

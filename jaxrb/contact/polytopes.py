@@ -23,7 +23,7 @@ Tree = TypeVar("Tree")
 
 
 def between_polytopes(a: Polytope, b: Polytope) -> Separation:
-    """Of two of them in one frame.
+    """The separation of two polytopes in one frame.
 
     Where the closest points are many, the middle of the corners of the set of them is taken.
     """
@@ -82,7 +82,7 @@ class _Edges(NamedTuple):
 
 
 def _edges(a: Polytope, b: Polytope) -> _Edges:
-    """By broadcasting the edges of `a` along columns, those of `b` along rows."""
+    """Broadcasts the edges of `a` along columns, those of `b` along rows."""
     columns, rows = (lambda v: _indexed(v, (slice(None), None))), (lambda v: _indexed(v, (None,)))
     p, d = columns(a.start), columns(a.along)
     q, e = rows(b.start), rows(b.along)
@@ -112,7 +112,7 @@ def _edges(a: Polytope, b: Polytope) -> _Edges:
 
 
 def _closest_points(p: Vec3, d: Vec3, q: Vec3, e: Vec3) -> tuple[Vec3, Vec3]:
-    """Of the segments p + s d and q + t e with s, t in [0, 1].
+    """The closest points of the segments p + s d and q + t e with s, t in [0, 1].
 
     Of parallel segments that lie beside each other, the middle of where they do.
     """
@@ -136,7 +136,7 @@ def _closest_points(p: Vec3, d: Vec3, q: Vec3, e: Vec3) -> tuple[Vec3, Vec3]:
 
 
 def _heights(polytope: Polytope, points: Vec3) -> Float[Array, "n_faces n_points"]:
-    """Of points over the planes of the faces [m]; -inf over those that are filled up."""
+    """The heights of points over the planes of the faces [m]; -inf over unused ones."""
     normal = _indexed(polytope.normal, (slice(None), None))
     return dot(normal, _indexed(points, (None,))) - polytope.offset[:, None]
 

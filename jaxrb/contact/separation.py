@@ -46,7 +46,7 @@ def prepare(
 
 
 def separation(first: AbstractForm, second: AbstractForm, shift: Vec3, turn: Quat) -> Separation:
-    """Of two solids, the second turned and then shifted."""
+    """The separation of two solids, the second turned and then shifted."""
     rule = _rule(first, second)
     if rule is not None:
         return rule(first, second.moved(shift, turn))
@@ -76,7 +76,8 @@ def _solid_and_ball(first: Distance, second: Ball) -> Separation:
 
 
 def _searched_and_ball(first: Nearest, second: Ball) -> Separation:
-    """Where the centre of the ball is within the solid only the sign of the gap is sure."""
+    """The separation of a ball and a solid. With the centre of the ball inside, only its sign is
+    reliable."""
     solid, center = first.solid, second.center
     depth, way_out = jax.value_and_grad(solid.distance_map)(center)
     outside = depth > 0

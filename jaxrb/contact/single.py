@@ -36,7 +36,7 @@ class Side(eqx.Module):
         return Side(body, Quat(jnp.where(jnp.any(body), q.w, 1.0), q.v), arm)
 
     def velocity(self, phase: Phase, inertial: Inertial) -> Vec3:
-        """Of the point of contact, world [m/s]."""
+        """The velocity of the point of contact, world frame [m/s]."""
         around = cross(at(self.body, inertial.angular_velocity(phase)), self.arm)
         return at(self.body, inertial.velocity(phase)) + rotate(self.orientation, around)
 
@@ -78,7 +78,7 @@ class SingleContact(eqx.Module):
         )
 
     def position(self, phase: Phase) -> Vec3:
-        """Where it is, world [m]."""
+        """The position of the contact, world frame [m]."""
         side = self.sides[0]
         return at(side.body, phase.position) + rotate(side.orientation, side.arm)
 

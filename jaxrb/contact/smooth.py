@@ -42,7 +42,7 @@ class _Pair(NamedTuple):
 
 
 def between_smooth(a: Smooth, b: Smooth) -> Separation:
-    """Of two of them in one frame."""
+    """The separation of two ellipsoids in one frame."""
     largest = [jnp.maximum(s.x, jnp.maximum(s.y, s.z)) for s in (a.semi_axes, b.semi_axes)]
     pair = _Pair(a.center - b.center, a.squared(), b.squared(), largest[0] + largest[1])
     guess = _climb(jax.lax.stop_gradient(pair))
@@ -69,7 +69,7 @@ def _separation(pair: _Pair, normal: Vec3) -> tuple[Float[Array, ""], Vec3]:
 
 
 def _slope(normal: Vec3, pair: _Pair) -> Vec3:
-    """What is zero where s is greatest on the unit sphere."""
+    """A function that is zero where s is greatest on the unit sphere."""
     _, gradient = _separation(pair, normal)
     along = dot(normal, gradient)
     excess = pair.size * (dot(normal, normal) - 1) / 2
@@ -153,7 +153,7 @@ class _Solid(NamedTuple):
 
 
 class _Feature(NamedTuple):
-    """What of a polyhedron is closest to an ellipsoid."""
+    """The feature of a polyhedron that is closest to an ellipsoid."""
 
     outward: Vec3  # unit, about from the ellipsoid to it
     edge: Int[Array, ""]  # the closest one
@@ -163,7 +163,7 @@ class _Feature(NamedTuple):
 
 
 def smooth_and_polytope(a: Smooth, b: Polytope) -> Separation:
-    """Of an ellipsoid and a polyhedron or segment in one frame, rounded or not.
+    """The separation of an ellipsoid and a polyhedron or segment in one frame, rounded or not.
 
     The greatest separation is along the normal of a face, or from the ellipsoid to a vertex or
     to the line of an edge. Which it is, is found first, without derivatives. Where the cores
@@ -217,7 +217,7 @@ def smooth_and_polytope(a: Smooth, b: Polytope) -> Separation:
 
 
 def _closest_feature(solid: _Solid) -> _Feature:
-    """By the multiplier t of the condition that x is on the ellipsoid.
+    """Found by the multiplier t of the condition that x is on the ellipsoid.
 
     For x on the ellipsoid and z in the polyhedron the squared distance is the greatest value of
     t (z . (A^2 + t)^-1 z - 1) over t >= 0, each at the z for which it is least: the point closest
@@ -303,7 +303,7 @@ def _at_multiplier(
 
 
 def _off_foot(outward: Vec3, problem: _Closest) -> Vec3:
-    """What is zero if a unit vector is along the shortest way to the point or line."""
+    """A function that is zero if a unit vector is along the shortest way to the point or line."""
     stretched = hadamard(problem.axes, outward)
     foot = hadamard(problem.axes, stretched) / norm(stretched)
     way = problem.point - foot

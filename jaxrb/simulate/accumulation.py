@@ -24,7 +24,7 @@ class Accumulation(eqx.Module):
 
     @staticmethod
     def start(held: Held, like: Float[Array, " n_bodies"]) -> Accumulation:
-        """At t0: bodies with held contacts have landed."""
+        """The estimate at t0, where bodies with held contacts have landed."""
         return Accumulation(jnp.zeros_like(like), jnp.full_like(like, jnp.inf), held.any(axis=1))
 
     def after_impact(

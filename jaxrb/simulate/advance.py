@@ -28,7 +28,7 @@ from .progress import report
 from .results import Code, first_failure
 from .time_grid import TimeGrid
 
-# Iterations after which events of a batch that wait for their impulses are resolved together.
+# Number of loop iterations after which pending frictional impacts of a batch are resolved together.
 ITERATIONS_OF_A_ROUND = 48
 # An event that takes more iterations to locate cannot be located.
 MOST_ITERATIONS = 200
@@ -58,7 +58,7 @@ class Plan(NamedTuple):
 
 
 class Course(eqx.Module):
-    """Where a world is in its trajectory, between two flights: what its future depends on."""
+    """The state of one world between two flights, on which its future depends."""
 
     phase: Phase
     mode: Mode
@@ -72,7 +72,7 @@ class Course(eqx.Module):
 
 
 class Status(eqx.Module):
-    """What the loop counts, and how it ends."""
+    """The counters of the loop, and the result code."""
 
     code: Int[Array, ""]
     impacts: Int[Array, ""]  # in all
@@ -82,7 +82,7 @@ class Status(eqx.Module):
 
     @staticmethod
     def start(code: Int[Array, ""], like: Float[Array, ""]) -> Status:
-        """At t0, with the code of an inadmissible start; in the dtype of `like`."""
+        """The status at t0, with the code of an inadmissible start; in the dtype of `like`."""
         none = jnp.zeros((), jnp.int32)
         return Status(code, none, none, jnp.zeros_like(like), none)
 
@@ -141,7 +141,7 @@ class Log(eqx.Module):
         )
 
     def write_resolution(self, resolution: Resolution, happens: Bool[Array, ""]) -> Log:
-        """With what was searched for at the event, if there was one, that ended the last arc."""
+        """Writes the resolution of the event that ended the last arc, if one did."""
         here = (jnp.arange(self.flights.shape[0], dtype=jnp.int32) == self.arc - 1) & happens
 
         def written(old, new):
@@ -154,7 +154,7 @@ class Log(eqx.Module):
 
 
 class _Search(eqx.Module):
-    """What the loop knows within a flight."""
+    """The state of the search within a flight."""
 
     trial: Float[Array, ""]  # duration to try next [s]
     locating: Bool[Array, ""]  # an impact or a release is bracketed between:
@@ -165,7 +165,7 @@ class _Search(eqx.Module):
 
 
 class _Carry(eqx.Module):
-    """Of the loop."""
+    """The carry of the loop."""
 
     course: Course
     status: Status
@@ -176,7 +176,7 @@ class _Carry(eqx.Module):
 
 
 def start_course(grid: TimeGrid, phase: Phase, events: AbstractEvents) -> Course:
-    """At t0."""
+    """The course at t0."""
     none = jnp.zeros((), jnp.int32)
     work = None if events.system.dynamics.conservative else jnp.zeros_like(grid.t0)
     return Course(phase, events.initial_mode(grid.t0, phase), grid.size(none), none, work)
@@ -190,7 +190,7 @@ def advance(
     status: Status,
     log: Log | None = None,
 ) -> tuple[Course, Status, Log | None]:
-    """Flies a world to the end of its course, or until a log is full.
+    """Simulates a world to t1, or until its log is full.
 
     A flight ends with an event or with its step (Tran and Leok, Algorithm 2, corrected: the
     time of an impact counts in units of h, the state before the first impact of a step is
@@ -267,7 +267,7 @@ def advance(
 def _in_rounds(
     unfinished, iteration, carry: _Carry, grid: TimeGrid, events: AbstractEvents
 ) -> _Carry:
-    """The loop for events whose impulses take some work each.
+    """The loop for events whose impulses take a search.
 
     A world with an event waits for others of its batch, so that many are resolved together; by
     itself it waits for none.
@@ -334,7 +334,7 @@ class _Case(NamedTuple):
 
 
 class _Bracket(NamedTuple):
-    """Of the duration until an event, after a trial."""
+    """The bracket of the duration until an event, after a trial."""
 
     lower: Float[Array, ""]  # before the event
     upper: Float[Array, ""]  # after it
@@ -357,7 +357,7 @@ def _classify(
     error: Float[Array, ""],
     doubtful: Bool[Array, ""],
 ) -> tuple[_Case, _Bracket, Int[Array, ""]]:
-    """What a trial shows: which case it is, or the code of a failure."""
+    """Classifies a trial: its case, or the code of a failure."""
     trial, locating, resolution = search.trial, search.locating, _resolution(course)
     crossed = guards.penetrating | guards.releasing
     unsolved = error > 1

@@ -1,4 +1,4 @@
-"""From what a method finds to the solution that a user sees."""
+"""Assembles the public solution from the results of a method."""
 
 from __future__ import annotations
 

@@ -46,8 +46,8 @@ def simulate_batch(
 
     On several devices the lanes are sharded over them; on one CPU they are cut into chunks
     that run on all cores. Worlds do not wait for those of another chunk or device. The
-    numbers are those of `jax.vmap`. Under a transformation (jit, grad, ...) it is `jax.vmap`
-    on one device, or with `throw=False` on all.
+    numbers are those of `jax.vmap`. Inside jit or grad it falls back to `jax.vmap`, on all devices
+    only if `throw=False`.
 
     Args:
         world: one for all, or with `batch_world` one per state.

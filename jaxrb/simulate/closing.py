@@ -35,5 +35,5 @@ def steepness(
 def acceleration_scale(
     t: Time, phase: Phase, motion: ContactKinematics, system: System
 ) -> PerContact:
-    """Of the gap: gravity, the loads and the part of free motion [m/s^2]."""
+    """The scale of the acceleration of the gap: gravity, loads and free motion [m/s^2]."""
     return system.dynamics.acceleration_scale(t, phase) + motion.bend

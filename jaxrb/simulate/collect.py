@@ -1,4 +1,4 @@
-"""What is kept of a trajectory: the states at some times, and the impacts.
+"""Collects the states of a trajectory at some times, and its impacts.
 
 The replay flies a trajectory in blocks; here the flights of one block are searched for what is
 wanted. How much that is depends on the trajectory: each block has room for as much as it can
@@ -22,7 +22,7 @@ from .time_grid import TimeGrid
 
 
 class Wanted(NamedTuple):
-    """What to keep. Static."""
+    """The static choice of what to keep."""
 
     times: int  # how many times to save, at most, fall into one block
     within: bool  # whether some fall between the ends of steps
@@ -52,7 +52,7 @@ class Impact(eqx.Module):
 
 
 class Outputs(eqx.Module):
-    """What one block collects: the states at the times to save, and the impacts."""
+    """The outputs of one block: the states at the times to save, and the impacts."""
 
     saved: tuple[Bool[Array, " saves"], Phase] | None
     impacts: Impact | None

@@ -24,7 +24,7 @@ State = Any  # a pytree; None where nothing is remembered between trials
 
 
 class Inspection(NamedTuple):
-    """Of a trial that ended without an event."""
+    """The result of inspecting a trial that ended without an event."""
 
     state: State
     doubtful: Bool[Array, ""]  # it must not be accepted yet
@@ -49,7 +49,7 @@ class AbstractDetector(eqx.Module):
         mode: Mode,
         events: AbstractEvents,
     ) -> Inspection:
-        """What a trial shows besides the guards at its end.
+        """Inspects a trial besides the guards at its end.
 
         Args:
             state: of the search within this flight.

@@ -1,4 +1,4 @@
-"""What can interrupt the flight of a world, and what happens then.
+"""Events: what interrupts the flight of a world, and its effect.
 
 A world with contacts is a hybrid system: it is in a *mode* (which contacts last), moves by a
 *flow*, watches *guards* (gaps, forces of contacts) and, where one of them changes sign, is *reset*
@@ -31,7 +31,7 @@ Resolution = Any  # a pytree; None where an event has nothing that is searched f
 
 
 class Kind(enum.IntEnum):
-    """Of an event at a contact."""
+    """The kind of an event at a contact."""
 
     IMPACT = 0
     LANDING = 1  # an impact after which the contact lasts
@@ -59,7 +59,7 @@ class Event(NamedTuple):
 
 
 class Guards(eqx.Module):
-    """What the loop decides by at the end of a trial.
+    """The numbers by which the loop decides at the end of a trial.
 
     Gaps are in units of their tolerance. What every decision of an iteration depends on thus
     ends with a division, and XLA on CPU computes it once: anything cheaper it would compute
@@ -74,7 +74,7 @@ class Guards(eqx.Module):
     steepness: Float[Array, ""]  # of the event's contact; a grazing one has < 1
     event: Event  # that may happen here; a landing becomes an impact if the contact does not last
     finite: Bool[Array, ""]
-    search_failed: Bool[Array, ""]  # for a closest point, although the phase is finite
+    search_failed: Bool[Array, ""]  # the closest-point search failed although the phase is finite
 
 
 class Reset(NamedTuple):
@@ -138,13 +138,13 @@ class AbstractEvents(eqx.Module):
     def root(
         self, t: Float[Array, ""], end: Phase, contacts: Any, event: Event, mode: Mode
     ) -> Float[Array, ""]:
-        """What is zero at an event: the gap of its contact [m], by default."""
+        """The function that is zero at an event: the gap of its contact [m], by default."""
         return jnp.sum(jnp.where(event.contact, contacts.gap, 0.0))
 
     def resolve(
         self, phase: Phase, contacts: Any, event: Event
     ) -> tuple[Resolution, Bool[Array, ""]]:
-        """What has to be searched for at an event, to be logged, and whether it was found.
+        """Searches for the result of an event, to be logged; and whether it was found.
 
         Without an event nothing is searched for in a batch.
         """
@@ -189,7 +189,7 @@ class AbstractEvents(eqx.Module):
 
 
 class NoContacts(AbstractEvents):
-    """Of a world in which nothing can touch anything."""
+    """The events of a world in which nothing can touch anything: none."""
 
     system: System
 

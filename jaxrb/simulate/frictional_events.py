@@ -22,7 +22,7 @@ from .system import System
 
 
 class FrictionalImpulse(NamedTuple):
-    """Of one impact, as it is logged."""
+    """The logged impulse of one impact."""
 
     push: Vec3  # on the first body, world [N s]
     problem: Float[Array, "11"]  # the numbers from which it follows; see `impact.coulomb.columns`
@@ -56,8 +56,8 @@ class FrictionalImpacts(AbstractEvents):
         return FrictionalImpulse(push, problem[:, 0]), resolved.ended
 
     def linearize(self, resolutions):
-        """With the slopes of all impulses, found together: one by one, in the replay, each arc of
-        every world would cost a search. Where nothing was logged nothing approaches."""
+        """Adds the slopes of all impulses, found together: in the replay, each arc of every world
+        would cost a search. Empty slots of the log hold contacts that do not approach."""
         problem = resolutions.problem
         rows = problem.reshape(-1, problem.shape[-1])
         slope = jnp.moveaxis(sensitivity(self._law.hypothesis)(rows.T), -1, 0)

@@ -109,7 +109,7 @@ def impact_guards(
 
 
 def least(values: Float[Array, "..."], system: System) -> Contacts:
-    """Where the least finite value is; of equal ones the first in the order of the world."""
+    """A mask of the least finite value; of equal ones the first in the order of the world."""
     if system.ranks is None:
         order = jnp.arange(values.size, dtype=jnp.int32)
     else:

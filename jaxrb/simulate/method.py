@@ -1,4 +1,4 @@
-"""What a method is, and what it finds."""
+"""The interface of methods, and their results."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .world import World
 
 
 class Run(NamedTuple):
-    """What a method finds; bodies in the order of the system."""
+    """The results of a method; bodies in the order of the system."""
 
     phase: Phase  # at the end
     time: Float[Array, ""]  # reached [s]

@@ -73,8 +73,8 @@ def kinetic_energy(world: World, state: State) -> Float[Array, ""]:
 
 
 def potential_energy(world: World, state: State) -> Float[Array, ""]:
-    """Of gravity and constant forces, -sum of (m g + F).x, zero at the world's origin, and of all
-    other forces that have a potential [J]."""
+    """The potential energy of gravity and constant forces, -sum of (m g + F).x, zero at the world's
+    origin, and of all other forces that have one [J]."""
     inertial = Inertial.of(world.bodies, state.position.dtype)
     gravity = Vec3.of(world.accelerations().astype(state.position.dtype))
     energy = -jnp.sum(inertial.mass * dot(gravity, Vec3.of(state.position)))
@@ -116,7 +116,7 @@ def angular_momentum(
 
 
 def joint_errors(world: World, state: State) -> tuple[Array, Array]:
-    """What a state leaves of its joints' constraints, world frame, each of shape (n_bodies, 3).
+    """The errors of a state in its joints' constraints, world frame, each of shape (n_bodies, 3).
 
     Returns:
         The distance of each pinned body from its point [m], and the velocity of the body

@@ -59,7 +59,7 @@ class Blocks(NamedTuple):
 
 
 class Program(NamedTuple):
-    """What is compiled. Static."""
+    """The static arguments of the compiled program."""
 
     plan: Plan
     blocks: Blocks
@@ -67,7 +67,7 @@ class Program(NamedTuple):
 
 
 class Scene(eqx.Module):
-    """What a trajectory depends on, besides where it starts."""
+    """The numbers on which a trajectory depends, besides its start."""
 
     grid: TimeGrid
     events: AbstractEvents
@@ -193,7 +193,7 @@ def _(program, primals, tangents):
 def _fly_block(
     program: Program, log: Log, saved: Int[Array, ""], scene: Scene, start: Course
 ) -> tuple[Course, Outputs]:
-    """Flies the arcs of a block from its log."""
+    """Integrates the arcs of a block from its log."""
     scheme, wanted, limit = program.plan.scheme, program.wanted, program.blocks.flights
     grid, events = scene.grid, scene.events
 
@@ -247,7 +247,7 @@ def _fly_block(
 
 
 class _Logged(NamedTuple):
-    """The event that an arc ends with, if any, as the log has it."""
+    """The logged event that ends an arc, if any."""
 
     number: Int[Array, ""]
     resolution: Resolution
@@ -264,7 +264,7 @@ class _Logged(NamedTuple):
 
 
 class _End(NamedTuple):
-    """Of a flight and the event it may end with."""
+    """The states at the end of a flight, before and after the event that it may end with."""
 
     before: Phase
     after: Phase

@@ -1,4 +1,4 @@
-"""What to save, and what comes back."""
+"""Options of saving, and the solution."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .unread import CODES, STATES, notice
 
 
 class SaveAt(eqx.Module):
-    """What a simulation returns besides its final state.
+    """The states that a simulation returns besides its final one.
 
     Give exactly one of `every`, `ts` and `final`.
 

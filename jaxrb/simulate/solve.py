@@ -90,7 +90,7 @@ def simulate(
 
 
 class Numbers(NamedTuple):
-    """What a program is given besides world and state."""
+    """The arguments of a program besides world and state."""
 
     grid: TimeGrid
     ts: Float[Array, " n"]  # to save [s]
@@ -100,7 +100,7 @@ class Numbers(NamedTuple):
 
 
 class Program(NamedTuple):
-    """What is compiled. Static."""
+    """The static arguments of the compiled program."""
 
     method: AbstractMethod  # without its step size
     wanted: Wanted
@@ -118,7 +118,7 @@ class Task(NamedTuple):
 
     @staticmethod
     def of(world, state, method, t1, t0, save, args, max_steps, failed) -> Task:
-        """Of the arguments of `simulate`; the state may have leading axes.
+        """The task of the arguments of `simulate`; the state may have leading axes.
 
         Raises:
             ValueError: as `simulate` does.
@@ -189,7 +189,7 @@ _solve = jax.jit(solve, static_argnums=(3, 4))
 
 
 def _marked(solution: Solution) -> Solution:
-    """With NaN where the simulation did not come to, in derivatives too."""
+    """The solution with NaN at times that were not reached, in derivatives too."""
 
     def mark(tree, reached):
         return jax.tree.map(lambda leaf: _present(leaf, reached), tree)

@@ -176,8 +176,7 @@ def landing(
 def stand(
     bounced: Phase, contacts: AtHalfSpaces, landing: Held, held: Held, system: System
 ) -> Phase:
-    """The phase after an impact at which contacts land, if any does: without the rest of their
-    normal velocity."""
+    """Removes the remaining normal velocity of contacts that come to rest."""
     arguments = (bounced, contacts, landing, held, system)
     return if_any(jnp.any(landing), _stopped, lambda bounced, *_: bounced, *arguments)
 

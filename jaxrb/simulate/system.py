@@ -21,7 +21,7 @@ from .world import World
 
 
 class System(eqx.Module):
-    """A world in component form. Bodies with shapes of one kind stand next to each other."""
+    """A world in component form. Bodies are sorted so that equal shape types are contiguous."""
 
     dynamics: Dynamics
     contacts: AbstractContactSet | None  # None where nothing can touch anything
@@ -147,8 +147,8 @@ def _law(world: World, contacts: AbstractContactSet) -> AbstractContactLaw:
 
 
 def partners(world: World, contacts: AbstractContactSet) -> Int[np.ndarray, "n_contacts 2"]:
-    """Of each contact the body and what it can hit, by their numbers in the world: bodies are
-    counted after all obstacles there."""
+    """The body of each contact and what it can hit, by their numbers in the world, where bodies
+    are counted after all obstacles."""
     n_obstacles, order = len(world.obstacles), body_order(world)
     first, second = contacts.partners.T
     with_body = second >= n_obstacles
@@ -171,7 +171,7 @@ def _check_pinned_friction(world: World, contacts: AbstractContactSet) -> None:
 
 
 def _ranks(world: World, contacts: AbstractContactSet) -> tuple[int, ...] | None:
-    """Contacts with obstacles come before those of pairs, each by the numbers of both."""
+    """The order of the contacts: obstacles first, then pairs; each sorted by indices."""
     numbers = partners(world, contacts)
     of_pair = numbers[:, 1] >= len(world.obstacles)
     bodies = numbers - np.where(of_pair[:, None], [0, len(world.obstacles)], 0)

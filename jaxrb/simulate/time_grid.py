@@ -68,7 +68,7 @@ class TimeGrid(eqx.Module):
         return TimeGrid(t0, t1, dt, last_dt, n_steps, capacity)
 
     def size(self, step: Int[Array, ""]) -> Float[Array, ""]:
-        """Of a step [s]."""
+        """The size of a step [s]."""
         return jnp.where(step >= self.n_steps - 1, self.last_dt, self.dt)
 
     def unfinished(self, step: Int[Array, ""]):
@@ -98,7 +98,7 @@ def known_time(number: Any) -> Any | None:
 
 
 def _value(number: Any) -> float:
-    """Of a time, also where it is only differentiated.
+    """The value of a time, also where it is only differentiated.
 
     Raises:
         ValueError: if it is traced by a program that is being made.

@@ -30,12 +30,12 @@ class World(eqx.Module):
         obstacles: shapes in the world's frame, immovable, or `Moving`; every body can hit every
             one of them. Any solid, half-space or cavity (`Complement`, `Difference`) whose gap to
             the bodies can be computed.
-        joints: at most one `Pin` a body.
+        joints: at most one `Pin` per body.
         gravity: acceleration, world frame [m/s^2], shape (3,).
         contact_law: what happens at an impact; by default `Frictionless()`, without any loss.
-        forces: on bodies, besides gravity; any number a body.
+        forces: on bodies, besides gravity; any number per body.
         pairs: indices of the bodies that can hit each other, i < j; by default all pairs.
-        pair_laws: where other laws hold than `contact_law`; the last one that fits counts.
+        pair_laws: laws of single pairs in place of `contact_law`; the last that fits holds.
 
     Raises:
         ValueError: naming the argument that is not understood.
@@ -97,7 +97,8 @@ class World(eqx.Module):
                     f"World.pair_laws: the bodies {special.bodies} are none of World.pairs."
                 )
         for law in self._laws:
-            if not isinstance(law, Frictionless | Coulomb):
+            # Not those derived from them: laws of several contacts become one of these two.
+            if type(law) not in (Frictionless, Coulomb):
                 raise ValueError(
                     f"World.contact_law must be Frictionless or Coulomb; {type(law).__name__} is a "
                     "law of single impacts (solve_impact) alone."
@@ -161,8 +162,7 @@ class World(eqx.Module):
             )
 
     def accelerations(self) -> Float[Array, "n_bodies 3"]:
-        """Of the centres of mass of free bodies by gravity and constant forces, world frame
-        [m/s^2]."""
+        """Accelerations of free bodies by gravity and constant forces, world frame [m/s^2]."""
         rows = [self.gravity] * len(self.bodies)
         for force in self.forces:
             if isinstance(force, ConstantForce):
