@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float
 from ..bodies import Phase
 from ..contact import AtHalfSpaces, ContactKinematics
 from ..math import norm
-from .closing import PerContact, acceleration_scale, gap_tolerance
+from .closing import PerContact, Tolerance, acceleration_scale, gap_tolerance
 from .sustained import Held, reaction
 from .system import System
 
@@ -36,7 +36,7 @@ class Accumulation(eqx.Module):
         struck: Held,
         landing: Held,
         acceleration: PerContact,
-        tolerance: float | None,
+        tolerance: Tolerance,
         system: System,
     ) -> Accumulation:
         """The estimate after an impact.

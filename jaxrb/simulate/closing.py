@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -13,11 +15,18 @@ Time = Float[Array, ""]
 PerContact = Float[Array, "n_bodies n_contacts"]
 
 
-def gap_tolerance(contacts: AbstractContacts, tolerance: float | None) -> PerContact:
-    """The largest gap of a closed contact [m]: the given one, or the round-off of the gap."""
-    if tolerance is None:
+class Tolerance(NamedTuple):
+    """Of gaps; static."""
+
+    gap: float | None  # the largest one of a closed contact [m]; None: its round-off
+    depth: float  # by which a body may penetrate at the start [m]
+
+
+def gap_tolerance(contacts: AbstractContacts, tolerance: Tolerance) -> PerContact:
+    """The largest gap of a closed contact [m]."""
+    if tolerance.gap is None:
         return contacts.round_off
-    return jnp.full_like(contacts.round_off, tolerance)
+    return jnp.full_like(contacts.round_off, tolerance.gap)
 
 
 def steepness(

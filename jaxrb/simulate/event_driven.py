@@ -10,11 +10,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._validate import one_of, positive_count, positive_number, step_size
+from .._validate import finite_number, one_of, positive_count, positive_number, step_size
 from ..bodies import State
 from ..contact import flat_at_rest
 from ..flows import AbstractFlow, LieVariational
 from .advance import Plan, Status, start_course
+from .closing import Tolerance
 from .detectors import EndOfStep, Interior
 from .events import AbstractEvents, NoContacts
 from .frictional_events import FrictionalImpacts
@@ -64,6 +65,9 @@ class EventDriven(AbstractMethod):
             or end; cylinders and cones are refused.
         detect: "end" looks for penetration at the end of each trial step, as Tran and Leok
             do; "interior" also finds contacts that open again within the step.
+        penetration: the depth by which a body may penetrate at the start [m], as measured poses
+            and nodes of a shooting method do. A contact that approaches there is an impact at once,
+            and one that lies there is pushed out in its first step. By default only round-off.
     """
 
     flow: AbstractFlow = eqx.field(static=True)
@@ -73,6 +77,7 @@ class EventDriven(AbstractMethod):
     max_impacts: int | None = eqx.field(static=True)
     on_zeno: Literal["stop", "rest"] | None = eqx.field(static=True)
     detect: str = eqx.field(static=True)
+    penetration: float = eqx.field(static=True)
 
     def __init__(
         self,
@@ -83,6 +88,7 @@ class EventDriven(AbstractMethod):
         max_impacts: int | None = None,
         on_zeno: Literal["stop", "rest"] | None = None,
         detect: Literal["end", "interior"] = "end",
+        penetration: float = 0.0,
     ):
         if not isinstance(flow, AbstractFlow):
             raise ValueError(f"EventDriven.flow must be a flow; got {flow!r}.")
@@ -99,6 +105,7 @@ class EventDriven(AbstractMethod):
         )
         self.on_zeno = one_of(on_zeno, (None, "stop", "rest"), "on_zeno")
         self.detect = one_of(detect, ("end", "interior"), "detect")
+        self.penetration = _depth(penetration)
 
     def chosen(self, world):
         if self.on_zeno is not None:
@@ -164,11 +171,12 @@ class EventDriven(AbstractMethod):
     def _events(self, system: System) -> AbstractEvents:
         if system.contacts is None:
             return NoContacts(system)
+        tolerance = Tolerance(self.tolerance, self.penetration)
         if self.on_zeno == "rest":
-            return ImpactsAndRest(system, self.tolerance)
+            return ImpactsAndRest(system, tolerance)
         if system.frictional:
-            return FrictionalImpacts(system, self.tolerance)
-        return Impacts(system, self.tolerance)
+            return FrictionalImpacts(system, tolerance)
+        return Impacts(system, tolerance)
 
 
 def LGVCI(dt, **options) -> EventDriven:  # noqa: N802  (the paper's name)
@@ -179,6 +187,14 @@ def LGVCI(dt, **options) -> EventDriven:  # noqa: N802  (the paper's name)
         options: of `EventDriven`.
     """
     return EventDriven(LieVariational(), dt, **options)
+
+
+def _depth(value: float) -> float:
+    """A depth [m]; raises `ValueError` if it is none."""
+    depth = finite_number(value, "penetration")
+    if depth < 0:
+        raise ValueError(f"penetration must not be negative; got {depth}.")
+    return depth
 
 
 def _hindrance(world: World) -> str | None:

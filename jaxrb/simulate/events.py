@@ -58,6 +58,15 @@ class Event(NamedTuple):
         return Event(number & 3, order == (number >> 2))
 
 
+def gap_at(event: Event, contacts: AbstractContacts) -> Float[Array, ""]:
+    """The gap of the contact of an event [m], 0 without one.
+
+    A constant where a body penetrates: it started so, and the event comes at once.
+    """
+    gap = jnp.where(contacts.gap < -4 * contacts.round_off, 0.0, contacts.gap)
+    return jnp.sum(jnp.where(event.contact, gap, 0.0))
+
+
 class Guards(eqx.Module):
     """The numbers by which the loop decides at the end of a trial.
 
@@ -139,7 +148,7 @@ class AbstractEvents(eqx.Module):
         self, t: Float[Array, ""], end: Phase, contacts: Any, event: Event, mode: Mode
     ) -> Float[Array, ""]:
         """The function that is zero at an event: the gap of its contact [m], by default."""
-        return jnp.sum(jnp.where(event.contact, contacts.gap, 0.0))
+        return gap_at(event, contacts)
 
     def resolve(
         self, phase: Phase, contacts: Any, event: Event

@@ -16,6 +16,7 @@ from ..impact import Coulomb
 from ..impact.coulomb import Resolved, columns, known_impulse, sensitivity, solver
 from ..math import Vec3, dot
 from ..math.lanes import Columns
+from .closing import Tolerance
 from .events import AbstractEvents, Contacts, Reset
 from .impact_events import impact_guards
 from .system import System
@@ -33,12 +34,12 @@ class FrictionalImpacts(AbstractEvents):
     """Impacts that are resolved in their course; nothing is remembered between flights.
 
     Attributes:
-        tolerance: of the gap at an impact [m]; None: its round-off.
+        tolerance: of gaps.
     """
 
     deferred = True
     system: System
-    tolerance: float | None = eqx.field(static=True)
+    tolerance: Tolerance = eqx.field(static=True)
 
     def initial_mode(self, t, phase):
         return None

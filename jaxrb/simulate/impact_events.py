@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 from ..bodies import Phase
 from ..contact import AbstractContacts, ContactKinematics, HalfSpaceContacts
 from .accumulation import remaining_bounces
-from .closing import gap_tolerance, steepness
+from .closing import Tolerance, gap_tolerance, steepness
 from .events import AbstractEvents, Contacts, Event, Guards, Kind, Reset
 from .results import Code
 from .system import System
@@ -20,11 +20,11 @@ class Impacts(AbstractEvents):
     """Impacts whose impulse is known in closed form; nothing is remembered between flights.
 
     Attributes:
-        tolerance: of the gap at an impact [m]; None: its round-off.
+        tolerance: of gaps.
     """
 
     system: System
-    tolerance: float | None = eqx.field(static=True)
+    tolerance: Tolerance = eqx.field(static=True)
 
     def initial_mode(self, t, phase):
         return None
@@ -57,7 +57,7 @@ def impact_guards(
     contacts: AbstractContacts,
     motion: ContactKinematics,
     system: System,
-    tolerance: float | None,
+    tolerance: Tolerance,
     dt: Float[Array, ""],
     lasting: Contacts | None = None,
 ) -> Guards:
@@ -68,7 +68,7 @@ def impact_guards(
         end: of the trial.
         contacts, motion: there.
         system: the world.
-        tolerance: of gaps [m]; None: their round-off.
+        tolerance: of gaps.
         dt: step size [s].
         lasting: contacts that neither close nor penetrate, because they last.
     """
@@ -79,7 +79,9 @@ def impact_guards(
     closing = rate < 0
     # A contact that was just resolved sits at gap zero to round-off and must not be found
     # again; one that is below it by more, or gets there within the step, must.
-    penetrating = (gap < -1) | ((gap < 0) & (rate < -1))
+    # So must one of a body that started deeper, as long as it approaches.
+    deepest = -1 - tolerance.depth / allowed if tolerance.depth else -1
+    penetrating = (gap < deepest) | ((gap < 0) & (rate < -1))
     no = jnp.zeros((), bool)
     search_failed = no
     assert system.contacts is not None

@@ -35,9 +35,11 @@ class AbstractMethod(eqx.Module):
 
     Attributes:
         dt: step size [s].
+        penetration: depth by which a body may penetrate at the start [m].
     """
 
     dt: eqx.AbstractVar[float | Float[Array, ""]]
+    penetration: eqx.AbstractVar[float]
 
     def chosen(self, world: World) -> AbstractMethod:
         """The method with what it leaves open chosen for a world, whose numbers may be traced or

@@ -13,7 +13,8 @@ from ..contact import AtHalfSpaces
 from ..math import select
 from ..math.rarely import where_any
 from .accumulation import Accumulation
-from .events import AbstractEvents, Contacts, Event, Kind, Reset
+from .closing import Tolerance
+from .events import AbstractEvents, Contacts, Event, Kind, Reset, gap_at
 from .impact_events import impact_guards, least
 from .sustained import bounce, constrained_flow, initially_held, landing, reaction, stand
 from .system import System
@@ -30,11 +31,11 @@ class ImpactsAndRest(AbstractEvents):
     """Impacts, landings and releases at obstacles.
 
     Attributes:
-        tolerance: of the gap at an impact [m]; None: its round-off.
+        tolerance: of gaps.
     """
 
     system: System
-    tolerance: float | None = eqx.field(static=True)
+    tolerance: Tolerance = eqx.field(static=True)
 
     def initial_mode(self, t, phase):
         held = initially_held(t, phase, self.tolerance, self.system)
@@ -59,8 +60,8 @@ class ImpactsAndRest(AbstractEvents):
 
     def root(self, t, end, contacts: AtHalfSpaces, event, mode: Resting):
         force = self._force(t, end, mode.held)
-        values = jnp.where(event.kind == Kind.RELEASE, force, contacts.gap)
-        return jnp.sum(jnp.where(event.contact, values, 0.0))
+        pull = jnp.sum(jnp.where(event.contact, force, 0.0))
+        return jnp.where(event.kind == Kind.RELEASE, pull, gap_at(event, contacts))
 
     def _force(self, t: Float[Array, ""], phase: Phase, held: Contacts) -> Float[Array, "..."]:
         """That holds each contact [N]."""

@@ -27,7 +27,7 @@ from ..math import Quat, Vec3, cross, dot, norm, select, zeros_like
 from ..math.rarely import if_any, where_any
 from ..math.safe import safe_divide
 from ..math.tangents import keep_rule, sparse_jvp
-from .closing import PerContact, gap_tolerance, steepness
+from .closing import PerContact, Tolerance, gap_tolerance, steepness
 from .system import System
 
 Held = Bool[Array, "n_bodies n_contacts"]
@@ -105,9 +105,7 @@ def reaction(
     return force, free + _response(contacts, force, system)
 
 
-def initially_held(
-    t: Float[Array, ""], phase: Phase, tolerance: float | None, system: System
-) -> Held:
+def initially_held(t: Float[Array, ""], phase: Phase, tolerance: Tolerance, system: System) -> Held:
     """The contacts that are closed, at rest and pressed together."""
     closed = _resting(t, phase, system.at_half_spaces(phase), tolerance, system)
     force, _ = reaction(t, phase, closed, system)
@@ -157,7 +155,7 @@ def landing(
     contacts: AtHalfSpaces,
     struck: Held,
     held: Held,
-    tolerance: float | None,
+    tolerance: Tolerance,
     system: System,
 ) -> tuple[Held, PerContact]:
     """Which contacts land after an impact: of the closed ones of its body those whose bounce to
@@ -192,14 +190,15 @@ def _resting(
     t: Float[Array, ""],
     phase: Phase,
     contacts: AtHalfSpaces,
-    tolerance: float | None,
+    tolerance: Tolerance,
     system: System,
 ) -> Held:
     """The closed contacts whose bounce, if any, is not higher than the tolerance of the gap."""
     motion = contacts.kinematics(phase, system.inertial)
     allowed = gap_tolerance(contacts, tolerance)
     slow = steepness(t, phase, motion, allowed, system) < 1
-    return (jnp.abs(contacts.gap) <= allowed) & slow
+    closed = (contacts.gap <= allowed) & (contacts.gap >= -allowed - tolerance.depth)
+    return closed & slow
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))

@@ -191,11 +191,17 @@ def to_state(system: System, world: World, phase: Phase) -> State:
 
 
 def initial_code(
-    t0: Float[Array, ""], world: World, state: State, system: System, phase: Phase
+    t0: Float[Array, ""],
+    world: World,
+    state: State,
+    system: System,
+    phase: Phase,
+    penetration: float,
 ) -> Int[Array, ""]:
     """The result code of a start at t0 [s] that cannot be simulated.
 
-    Constructors have checked the numbers they could see; traced ones are checked here.
+    Constructors have checked the numbers they could see; traced ones are checked here. Bodies may
+    penetrate by a given depth [m].
     """
     # Not those of the contacts: NaN there says that a closest point was not found.
     numbers = jax.tree.leaves((eqx.filter(world, eqx.is_inexact_array), system.inertial, phase))
@@ -220,7 +226,7 @@ def initial_code(
         # Where no point is searched for, it is a motion that is not a number.
         lost = unknown & system.contacts.searched
         finite &= ~unknown | system.contacts.searched
-        penetrating = jnp.any(contacts.gap < -4 * contacts.round_off)
+        penetrating = jnp.any(contacts.gap < -4 * contacts.round_off - penetration)
     return first_failure(
         (~finite, Code.non_finite),
         (jnp.any(jnp.abs(length - 1) > UNIT_TOLERANCE), Code.non_unit_quaternion),
