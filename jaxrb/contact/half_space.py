@@ -162,8 +162,9 @@ class HalfSpaceContacts(AbstractContactSet):
             found = []
             for part in parts:
                 height, point = part.support_map(own)
-                # A height that does not depend on the direction still has one value a pair.
-                found.append((jnp.broadcast_to(height, own.x.shape), point))
+                # What does not depend on the direction still has one value a pair.
+                wide = partial(jnp.broadcast_to, shape=own.x.shape)
+                found.append(jax.tree.map(wide, (height, point)))
             groups.append(_join(found, axis=1))
             start += n_bodies
         return _join(groups, axis=0)

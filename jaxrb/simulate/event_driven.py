@@ -58,12 +58,13 @@ class EventDriven(AbstractMethod):
         on_zeno: where impacts accumulate, "rest" goes on in sustained frictionless contact, once a
             bounce is not higher than the tolerance of the gap, until the contact's force would
             have to pull; "stop" ends the simulation with the code `zeno`. By default "rest" in
-            worlds where impacts can lose energy and contacts can last, "stop" in others.
-            Contacts can last without friction, between bodies and half-spaces. The flow is then
-            of second order. While no contact lasts, "rest" makes a batch take about twice as long
-            as "stop", and a gradient four times; programs are about 2.5 times as large. Solids stand
-            on spheres, ellipsoids and corners: boxes, polyhedra and capsules have a contact at each
-            corner or end; cylinders and cones are refused.
+            worlds where impacts can lose energy and contacts can last, if bodies are made of
+            spheres and ellipsoids; "stop" in others. Contacts can last without friction, between
+            free bodies and half-spaces that stay. The flow is then of second order. While none
+            lasts, "rest" makes a batch take about twice as long as "stop", and a gradient four
+            times; programs are about 2.5 times as large. Solids stand on spheres, ellipsoids and
+            corners: boxes, polyhedra and capsules have a contact at each corner or end, and impacts
+            at several of them at one time come one after another; cylinders and cones are refused.
         detect: "end" looks for penetration at the end of each trial step, as Tran and Leok
             do; "interior" also finds contacts that open again within the step.
         penetration: the depth by which a body may penetrate at the start [m], as measured poses
@@ -111,7 +112,7 @@ class EventDriven(AbstractMethod):
     def chosen(self, world):
         if self.on_zeno is not None:
             return self
-        rest = not world.elastic and _hindrance(world) is None
+        rest = not world.elastic and _hindrance(world) is None and _rests_as_it_hits(world)
         return dataclasses.replace(self, on_zeno="rest" if rest else "stop")
 
     def prepare(self, world, state):
@@ -227,6 +228,16 @@ def _hindrance(world: World) -> str | None:
         except ValueError as error:
             return str(error)
     return None
+
+
+def _rests_as_it_hits(world: World) -> bool:
+    """Whether bodies stand on the same contacts by which they are hit.
+
+    A box stands on its corners. One that falls flat is hit at the middle of its face, once; of its
+    corners one would be hit after the other, in the order of their numbers.
+    """
+    shapes = [body.shape for body in world.bodies] if world.obstacles else []
+    return all(len(shape.parts()) == len(shape.strictly_convex_parts()) for shape in shapes)
 
 
 def _for_flow(flow: AbstractFlow, world: World, state: State) -> State:

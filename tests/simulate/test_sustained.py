@@ -120,6 +120,8 @@ def test_bodies_come_to_rest_where_they_can_unless_told_otherwise():
     assert chosen(on_zeno="stop") == "stop"
     assert chosen(rb.Frictionless(1.0)) == chosen(rb.Coulomb(0.3, 0.5)) == "stop"
     assert chosen(shape=rb.Cylinder(0.2, 0.5)) == chosen(number=2) == "stop"
+    # One that falls flat would be hit at one corner after another.
+    assert chosen(shape=rb.Box((0.1, 0.2, 0.3))) == "stop"
     assert quick_jit(lambda e: jnp.ones(chosen(rb.Frictionless(e)) == "rest"))(0.5).size == 1
     # Numbers that are written down are known inside of jit too.
     assert quick_jit(lambda e: e * jnp.ones(chosen(rb.Frictionless(1.0)) == "stop"))(0.5).size == 1
@@ -374,3 +376,24 @@ def test_solids_that_would_touch_along_a_curve_are_refused():
         rb.simulate(world, state, rb.LGVCI(dt=0.02, **REST), 1.0)
     with pytest.raises(ValueError, match="on_zeno"):
         rb.LGVCI(dt=0.02, on_zeno="sleep")
+
+
+def test_bodies_with_different_numbers_of_contacts_rest_in_a_corner():
+    """A ball and a box between the ground and a wall that touches neither."""
+    bodies = [rb.RigidBody(rb.Sphere(0.2)), rb.RigidBody(rb.Box((0.2, 0.3, 0.4)))]
+    world = rb.World(
+        bodies,
+        [rb.HalfSpace(), rb.HalfSpace((-1, 0, 0), -5.0)],
+        contact_law=rb.Frictionless(0.5),
+        pairs=(),
+    )
+    zero = jnp.zeros((2, 3))
+    state = rb.State(
+        jnp.array([[0.0, 0, 0.2], [1.0, 0, 0.4]]),
+        jnp.zeros((2, 4)).at[:, 0].set(1.0),
+        zero,
+        zero,
+    )
+    final = rb.simulate(world, state, rb.LGVCI(dt=0.02, on_zeno="rest"), 0.1).final
+    np.testing.assert_allclose(final.position, state.position, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(final.angular_velocity, zero, atol=1e-13)
