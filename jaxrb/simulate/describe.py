@@ -129,7 +129,7 @@ def _obstacles(world: World) -> str:
 def _law(law: Any) -> str:
     numbers = [
         f"{field.name} {_numbers(getattr(law, field.name))}"
-        for field in dataclasses.fields(law)
+        for field in sorted(dataclasses.fields(law), key=lambda field: field.name)
         if not field.metadata.get("static") and eqx.is_array(getattr(law, field.name))
     ]
     return f"{type(law).__name__} ({', '.join(numbers)})"
