@@ -16,8 +16,8 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ..bodies import Phase
 from ..flows import AbstractFlow
-from .advance import Log
 from .events import AbstractEvents, Mode
+from .log import Log
 from .time_grid import TimeGrid
 
 

@@ -14,8 +14,8 @@ from .._validate import finite_number, one_of, positive_count, positive_number, 
 from ..bodies import State
 from ..contact import flat_at_rest
 from ..flows import AbstractFlow, LieVariational
-from .advance import Plan, Status, start_course
 from .closing import Tolerance
+from .course import Status, start_course
 from .detectors import EndOfStep, Interior
 from .events import AbstractEvents, NoContacts
 from .frictional_events import FrictionalImpacts
@@ -24,6 +24,7 @@ from .method import AbstractMethod, Run
 from .replay import Blocks, Program, Scene, trajectory
 from .rest_events import ImpactsAndRest
 from .system import System, build
+from .trial import Plan
 from .world import World
 
 

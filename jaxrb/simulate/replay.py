@@ -28,11 +28,14 @@ from ..contact import AbstractContacts
 from ..flows import AbstractFlow
 from ..math import select
 from ..math.tangents import keep_rule, sparse_jvp
-from .advance import WHOLE, Course, Log, Plan, Status, advance
+from .advance import advance
 from .collect import Flight, Outputs, Times, Wanted, collect
+from .course import Course, Status
 from .events import AbstractEvents, Event, Mode, Resolution
+from .log import WHOLE, Log
 from .results import Code
 from .time_grid import TimeGrid
+from .trial import Plan
 
 
 class Blocks(NamedTuple):

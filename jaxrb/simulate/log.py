@@ -1,0 +1,98 @@
+"""The log of a trajectory, from which it is flown again."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from .course import Course
+from .events import AbstractEvents, Event, Kind, Resolution
+from .trial import Case
+
+# What the log has in place of the number of an event.
+WHOLE = -1  # the flight ended with its step
+PART = -2  # it ended before, because the equations of the flow had no solution for the whole
+
+
+class Log(eqx.Module):
+    """The course of a world, cut into arcs; arrays have shape (n_arcs,).
+
+    The derivative takes the trajectory again arc by arc. An arc is a number of flights of which at
+    most the last ends before its step does: it ends with that flight or when it is full.
+    """
+
+    limit: int = eqx.field(static=True)  # of flights in an arc
+    arc: Int[Array, ""]  # index of the arc being flown; n_arcs when all have been
+    flights: Int[Array, " n_arcs"]  # flown in each
+    duration: Float[Array, " n_arcs"]  # of the flight that ended before its step [s]
+    event: Int[Array, " n_arcs"]  # `Event.number`; `WHOLE` or `PART` without one
+    resolution: Resolution  # of the event, where it is searched for; leading axis n_arcs
+
+    @staticmethod
+    def empty(n_arcs: int, limit: int, events: AbstractEvents, course: Course) -> Log:
+        """A log in which nothing is written; its durations have the dtype of the course."""
+        none, zero = jnp.zeros(n_arcs, jnp.int32), jnp.zeros(n_arcs, course.remaining.dtype)
+        like = jax.eval_shape(lambda course: resolve_nothing(events, course), course)[0]
+        resolution = jax.tree.map(lambda leaf: jnp.zeros((n_arcs, *leaf.shape), leaf.dtype), like)
+        return Log(limit, none[0], none, zero, none + WHOLE, resolution)
+
+    def full(self) -> Bool[Array, ""]:
+        return self.arc >= self.flights.shape[0]
+
+    @property
+    def impacts(self) -> Bool[Array, " n_arcs"]:
+        """Which arcs end with an impact."""
+        return (self.event >= 0) & (self.event & 3 != Kind.RELEASE)
+
+    @property
+    def contact(self) -> Int[Array, " n_arcs"]:
+        """The index of the contact of each event."""
+        return self.event >> 2
+
+    def write(self, case: Case, duration: Float[Array, ""], event: Event) -> Log:
+        """The log after an iteration. Each slot is written by comparison: a scatter would leave
+        the loop's fused kernels."""
+        here = (jnp.arange(self.flights.shape[0], dtype=jnp.int32) == self.arc) & case.accept
+        flights = self.flights + here.astype(jnp.int32)
+        ends = case.event | case.part
+        before_step = here & ends
+        ended = jnp.any(here & (ends | (flights == self.limit)))
+        number = jnp.where(case.event, event.number, jnp.int32(PART))
+        return Log(
+            self.limit,
+            self.arc + ended.astype(jnp.int32),
+            flights,
+            jnp.where(before_step, duration, self.duration),
+            jnp.where(before_step, number, self.event),
+            self.resolution,
+        )
+
+    def write_resolution(self, resolution: Resolution, happens: Bool[Array, ""]) -> Log:
+        """Writes the resolution of the event that ended the last arc, if one did."""
+        here = (jnp.arange(self.flights.shape[0], dtype=jnp.int32) == self.arc - 1) & happens
+
+        def written(old, new):
+            chosen = here.reshape(-1, *[1] * new.ndim)
+            return jnp.where(chosen, new[None], old)
+
+        return dataclasses.replace(
+            self, resolution=jax.tree.map(written, self.resolution, resolution)
+        )
+
+
+def no_event(events: AbstractEvents, course: Course) -> Event:
+    """An event at no contact, in the shape of all."""
+    contacts = jax.eval_shape(events.contacts, course.remaining, course.phase)
+    return Event(jnp.zeros((), jnp.int32), jnp.zeros(contacts.gap.shape, bool))
+
+
+def resolve_nothing(events: AbstractEvents, course: Course):
+    """What `resolve` gives, of no event: its shapes."""
+    if not events.deferred:
+        return None, None
+    contacts = events.contacts(jnp.zeros_like(course.remaining), course.phase)  # for shapes alone
+    return events.resolve(course.phase, contacts, no_event(events, course))

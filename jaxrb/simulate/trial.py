@@ -1,0 +1,204 @@
+"""What a trial flight shows, and what is tried next.
+
+An iteration of the loop flies one trial. Here it is classified: it is accepted as a step, a part
+of one, or an event; or an event is located in it; or it is too long for the flow.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from ..flows import AbstractFlow
+from ..math.bracket import next_trial
+from ..math.once import choose_once
+from .course import Course, Status
+from .detectors import AbstractDetector
+from .events import Event, Guards, Kind
+from .results import Code, first_failure
+from .time_grid import TimeGrid
+
+# An event that takes more iterations to locate cannot be located.
+MOST_ITERATIONS = 200
+# A flight whose equations have no solution is halved until it takes this part of its step; then
+# they have none. The number of flights that a step can take is thereby bounded, too.
+SMALLEST_PART = 2.0**-10
+# Impacts accumulate if a flight takes at most this part of the longest of its step, or of this
+# part of the step.
+ACCUMULATION = 0.01
+# So many impacts in a step end a simulation even if they accumulate and it is to go on.
+MOST_IMPACTS = 2**20
+
+
+class Plan(NamedTuple):
+    """The static part of a simulation: what is compiled into the loop."""
+
+    scheme: AbstractFlow
+    detector: AbstractDetector
+    max_impacts_per_step: int
+    zeno_ends: bool  # whether impacts that accumulate end the simulation
+    progress: bool = False  # whether to report it
+
+
+class Search(eqx.Module):
+    """The state of the search within a flight."""
+
+    trial: Float[Array, ""]  # duration to try next [s]
+    locating: Bool[Array, ""]  # an impact or a release is bracketed between:
+    lower: Float[Array, ""]  # a duration before it
+    upper: Float[Array, ""]  # one after
+    release: Bool[Array, ""]  # whether it is a release that is before the upper one
+    iterations: Int[Array, ""]  # that locate an event, or look for a shorter flight
+
+
+class Case(NamedTuple):
+    """The cases of an iteration, of which one holds unless it failed or waits."""
+
+    full_step: Bool[Array, ""]  # (a) accept a full step
+    begin: Bool[Array, ""]  # (b) begin to locate an event
+    refine: Bool[Array, ""]  # (c) narrow its bracket
+    event: Bool[Array, ""]  # (d) accept the event
+    halve: Bool[Array, ""]  # the equations of the flow have no solution: try half of the step
+    part: Bool[Array, ""]  # accept such a part
+
+    @property
+    def accept(self) -> Bool[Array, ""]:
+        """Whether the flight is over."""
+        return self.full_step | self.event | self.part
+
+
+class Bracket(NamedTuple):
+    """The bracket of the duration until an event, after a trial."""
+
+    lower: Float[Array, ""]  # before the event
+    upper: Float[Array, ""]  # after it
+    release: Bool[Array, ""]  # whether it is a release that is before the upper one
+    narrow: Bool[Array, ""]  # to round-off
+
+
+def time_resolution(course: Course) -> Float[Array, ""]:
+    """To which durations are located [s]."""
+    return 4 * jnp.finfo(course.remaining.dtype).eps * course.remaining
+
+
+def classify(
+    grid: TimeGrid,
+    course: Course,
+    status: Status,
+    search: Search,
+    guards: Guards,
+    event: Event,
+    error: Float[Array, ""],
+    doubtful: Bool[Array, ""],
+) -> tuple[Case, Bracket, Int[Array, ""]]:
+    """Classifies a trial: its case, or the code of a failure."""
+    trial, locating, resolution = search.trial, search.locating, time_resolution(course)
+    crossed = guards.penetrating | guards.releasing
+    unsolved = error > 1
+    halve = ~locating & unsolved & (trial > SMALLEST_PART * grid.size(course.step))
+    free = ~locating & ~halve
+    # A trial is held back while a contact may have opened again in it.
+    passable = free & ~crossed & ~doubtful
+    lower = jnp.where(locating & ~crossed, trial, search.lower)
+    upper = jnp.where(crossed, trial, search.upper)
+    release = jnp.where(crossed, ~guards.penetrating, search.release)
+    narrow = upper - lower <= resolution
+    at_surface = ~crossed & (guards.gap <= 1)
+    struck = guards.closing & (at_surface | (narrow & ~release))
+    located = struck | (narrow & (trial >= upper))
+
+    first_in_step = (status.impacts_in_step == 0) & (trial > resolution)
+    grazing = located & first_in_step & (guards.steepness < 1) & (event.kind != Kind.LANDING)
+    failure = first_failure(
+        (~halve & guards.search_failed, Code.closest_point_not_found),
+        (~halve & ~guards.finite | jnp.isnan(error), Code.non_finite),
+        (~halve & unsolved, Code.nonlinear_solve_failed),
+        (locating & grazing, Code.grazing),
+        (search.iterations > MOST_ITERATIONS, Code.root_not_found),
+    )
+    good = failure == Code.successful
+    case = choose_once(
+        good & passable & (trial >= course.remaining),
+        good & free & crossed,
+        good & locating & ~located,
+        good & locating & located,
+        good & halve,
+        good & passable & (trial < course.remaining),
+        dtype=trial.dtype,
+    )
+    return Case(*case), Bracket(lower, upper, release, narrow), failure
+
+
+def aim(
+    search: Search,
+    case: Case,
+    bracket: Bracket,
+    guards: Guards,
+    elsewhere: Float[Array, ""],
+    size: Float[Array, ""],
+    resolution: Float[Array, ""],
+) -> Search:
+    """The next trial: after an accepted flight the rest of the step, or after a part of it at most
+    twice as much again; while locating an event, Newton's guess kept within the bracket;
+    `elsewhere` where the detector doubts."""
+    trial = search.trial
+    lower = jnp.where(case.begin, jnp.zeros_like(trial), bracket.lower)
+    upper = jnp.where(case.begin, trial, bracket.upper)
+    # The force of a contact comes without its rate: releases are found by bisection.
+    guess = jnp.where(bracket.release, jnp.inf, trial + guards.time)
+    refined = next_trial(guess, lower, upper, resolution, search.iterations)
+    refined = jnp.where(bracket.narrow & search.locating, upper, refined)
+    refined = jnp.where(~search.locating & ~case.begin, elsewhere, refined)
+    refined = jnp.where(case.halve, 0.5 * trial, refined)
+    accept = case.accept
+    searching = (case.begin | case.refine | case.halve).astype(jnp.int32)
+    following = jnp.where(case.part, jnp.minimum(2 * trial, size), size)
+    return Search(
+        trial=jnp.where(accept, following, refined),
+        locating=case.begin | case.refine,
+        lower=lower,
+        upper=upper,
+        release=bracket.release,
+        iterations=jnp.where(accept, 0, search.iterations + searching),
+    )
+
+
+def tick(
+    plan: Plan,
+    grid: TimeGrid,
+    course: Course,
+    status: Status,
+    trial: Float[Array, ""],
+    case: Case,
+    event: Event,
+    failure: Int[Array, ""],
+) -> tuple[Int[Array, ""], Float[Array, ""], Status]:
+    """The steps made, the time left in the current one and the counters after an iteration."""
+    full_step, impact = case.full_step, case.event & (event.kind != Kind.RELEASE)
+    step = course.step + full_step.astype(jnp.int32)
+    struck = impact.astype(jnp.int32)
+    remaining = jnp.where(
+        full_step,
+        grid.size(step),
+        jnp.where(case.event | case.part, course.remaining - trial, course.remaining),
+    )
+    impacts_in_step = jnp.where(full_step, 0, status.impacts_in_step + struck)
+    exhausted = impact & (impacts_in_step > plan.max_impacts_per_step)
+    # A body that lies on an obstacle at the start has no long flight at all.
+    longest = jnp.maximum(status.longest, ACCUMULATION * grid.size(course.step))
+    accumulating = trial <= ACCUMULATION * longest
+    too_many = jnp.where(accumulating, jnp.int32(Code.zeno), jnp.int32(Code.max_impacts_reached))
+    if not plan.zeno_ends:
+        exhausted &= ~accumulating | (impacts_in_step > MOST_IMPACTS)
+    longest = jnp.where(impact, jnp.maximum(status.longest, trial), status.longest)
+    status = Status(
+        code=jnp.where(exhausted, too_many, failure),
+        impacts=status.impacts + struck,
+        impacts_in_step=impacts_in_step,
+        longest=jnp.where(full_step, jnp.zeros_like(trial), longest),
+        evaluations=status.evaluations + 1,
+    )
+    return step, remaining, status
