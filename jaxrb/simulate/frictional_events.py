@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -16,10 +15,8 @@ from ..impact import Coulomb
 from ..impact.coulomb import Resolved, columns, known_impulse, sensitivity, solver
 from ..math import Vec3, dot
 from ..math.lanes import Columns
-from .closing import Tolerance
-from .events import AbstractEvents, Contacts, Reset
-from .impact_events import impact_guards
-from .system import System
+from .events import Contacts, Reset
+from .impact_events import AbstractImpacts
 
 
 class FrictionalImpulse(NamedTuple):
@@ -30,23 +27,10 @@ class FrictionalImpulse(NamedTuple):
     slope: Float[Array, "3 11"] | None = None  # of the impulse in the contact frame, by them
 
 
-class FrictionalImpacts(AbstractEvents):
-    """Impacts that are resolved in their course; nothing is remembered between flights.
-
-    Attributes:
-        tolerance: of gaps.
-    """
+class FrictionalImpacts(AbstractImpacts):
+    """Impacts that are resolved in their course."""
 
     deferred = True
-    system: System
-    tolerance: Tolerance = eqx.field(static=True)
-
-    def initial_mode(self, t, phase):
-        return None
-
-    def guards(self, t, end, contacts, mode, dt):
-        motion = contacts.kinematics(end, self.system.inertial)
-        return impact_guards(t, end, contacts, motion, self.system, self.tolerance, dt)
 
     def resolve(self, phase, contacts, event):
         contact, problem = self._problem(phase, contacts, event.contact)

@@ -16,8 +16,8 @@ from .results import Code
 from .system import System
 
 
-class Impacts(AbstractEvents):
-    """Impacts whose impulse is known in closed form; nothing is remembered between flights.
+class AbstractImpacts(AbstractEvents):
+    """Impacts alone; nothing is remembered between flights.
 
     Attributes:
         tolerance: of gaps.
@@ -32,6 +32,10 @@ class Impacts(AbstractEvents):
     def guards(self, t, end, contacts, mode, dt):
         motion = contacts.kinematics(end, self.system.inertial)
         return impact_guards(t, end, contacts, motion, self.system, self.tolerance, dt)
+
+
+class Impacts(AbstractImpacts):
+    """Impacts whose impulse is known in closed form."""
 
     def reset(self, t, end, contacts, event, resolution, mode):
         motion = contacts.kinematics(end, self.system.inertial)

@@ -84,6 +84,29 @@ class AbstractLoad(eqx.Module):
         return (self,)
 
 
+class AbstractBodyLoad(AbstractLoad):
+    """A load on one body; unless a class says otherwise it does not depend on velocities and has
+    no potential.
+
+    Attributes:
+        body: index in `World.bodies`.
+    """
+
+    body: eqx.AbstractVar[int]
+
+    @property
+    def bodies(self) -> tuple[int, ...]:
+        return (self.body,)
+
+    @property
+    def velocity_dependent(self) -> bool:
+        return False
+
+    @property
+    def conservative(self) -> bool:
+        return False
+
+
 def of_body(vector: Vec3, index: int) -> Vec3:
     """The vector of one body; components of shape ()."""
     return Vec3(vector.x[index], vector.y[index], vector.z[index])

@@ -12,10 +12,10 @@ from ..._validate import body_index, real_array, require
 from ...math import Vec3, dot
 from ..inertial import Inertial
 from ..phase import Phase
-from .base import AbstractLoad, Time, Wrench, cast, of_body, on_one
+from .base import AbstractBodyLoad, Time, Wrench, cast, of_body, on_one
 
 
-class ConstantForce(AbstractLoad):
+class ConstantForce(AbstractBodyLoad):
     """A constant force through the centre of mass: buoyancy, thrust, a uniform field.
 
     Its potential is -F.x, so that a flow conserves the energy as it does under gravity.
@@ -35,14 +35,6 @@ class ConstantForce(AbstractLoad):
         self.body = body_index(body, "ConstantForce.body")
         self.force = real_array(force, "ConstantForce.force", (3,))
         require(self.force, "ConstantForce.force", np.isfinite, "finite")
-
-    @property
-    def bodies(self) -> tuple[int, ...]:
-        return (self.body,)
-
-    @property
-    def velocity_dependent(self) -> bool:
-        return False
 
     @property
     def conservative(self) -> bool:

@@ -11,10 +11,10 @@ from ..._validate import body_index, nonnegative
 from ...math import norm
 from ..inertial import Inertial
 from ..phase import Phase
-from .base import AbstractLoad, Time, Wrench, angular_velocity, cast, on_one, velocity
+from .base import AbstractBodyLoad, Time, Wrench, angular_velocity, cast, on_one, velocity
 
 
-class Drag(AbstractLoad):
+class Drag(AbstractBodyLoad):
     """Resistance against motion: F = -(c1 + c2 |v|) v and a torque -c omega.
 
     F acts at the centre of mass, whose velocity is v.
@@ -41,16 +41,8 @@ class Drag(AbstractLoad):
         self.angular = nonnegative(angular, "Drag.angular")
 
     @property
-    def bodies(self) -> tuple[int, ...]:
-        return (self.body,)
-
-    @property
     def velocity_dependent(self) -> bool:
         return True
-
-    @property
-    def conservative(self) -> bool:
-        return False
 
     def wrench(self, t: Time, phase: Phase, inertial: Inertial, args: Any) -> Wrench:
         v = velocity(phase, inertial, self.body)

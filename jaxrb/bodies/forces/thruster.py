@@ -15,13 +15,13 @@ from ...control import AbstractInput
 from ...math import Vec3, cross, rotate
 from ..inertial import Inertial
 from ..phase import Phase
-from .base import AbstractLoad, Time, Wrench, attitude, cast, on_one
+from .base import AbstractBodyLoad, Time, Wrench, attitude, cast, on_one
 from .function import Function
 
 Source = Float[Array, "3"] | AbstractInput | Function
 
 
-class Thruster(AbstractLoad):
+class Thruster(AbstractBodyLoad):
     """A force on a point of a body that turns with the body: a rocket engine, a propeller.
 
     Attributes:
@@ -49,25 +49,13 @@ class Thruster(AbstractLoad):
         self.anchor = real_array(anchor, "Thruster.anchor", (3,))
         require(self.anchor, "Thruster.anchor", np.isfinite, "finite")
 
-    @property
-    def bodies(self) -> tuple[int, ...]:
-        return (self.body,)
-
-    @property
-    def velocity_dependent(self) -> bool:
-        return False
-
-    @property
-    def conservative(self) -> bool:
-        return False
-
     def wrench(self, t: Time, phase: Phase, inertial: Inertial, args: Any) -> Wrench:
         force = _now(self.force, t, args, phase, "Thruster.force")
         torque = cross(Vec3.of(cast(self.anchor, phase)), force)
         return on_one(phase, self.body, rotate(attitude(phase, self.body), force), torque)
 
 
-class Torque(AbstractLoad):
+class Torque(AbstractBodyLoad):
     """A torque on a body that turns with the body: a reaction wheel, a motor.
 
     Attributes:
@@ -87,18 +75,6 @@ class Torque(AbstractLoad):
     ):
         self.body = body_index(body, "Torque.body")
         self.torque = _source(torque, "Torque.torque")
-
-    @property
-    def bodies(self) -> tuple[int, ...]:
-        return (self.body,)
-
-    @property
-    def velocity_dependent(self) -> bool:
-        return False
-
-    @property
-    def conservative(self) -> bool:
-        return False
 
     def wrench(self, t: Time, phase: Phase, inertial: Inertial, args: Any) -> Wrench:
         return on_one(phase, self.body, None, _now(self.torque, t, args, phase, "Torque.torque"))
