@@ -161,19 +161,28 @@ class _Drive(NamedTuple):
         )
 
 
-def _response(
-    start: Motion,
+def _influences(
     contact: Contact,
     restoring: Bool[Array, " lanes"],
     functions: Panel,
-    at: Lane,
-    end: Motion,
-) -> Callable[[Motion, Contact], Motion]:
-    """How the motion at a place changes with that at the start and with the numbers, linearly."""
+    weights: Array,
+    gained: list[Lane],
+) -> tuple[Array, Array]:
+    """What changes of theta and of ln r at each place of a panel do to the motion at its end.
+
+    Args:
+        contact: its numbers.
+        restoring: whether the stage is restitution.
+        functions: of the panel.
+        weights: by which functions are interpolated there.
+        gained: the running integrals there.
+
+    Returns:
+        T and R, rows for theta, ln r, I_z, its two pulls and E.
+    """
     (given,), run = rows(contact), functions.motion
     c, s, passed = run.cos, run.sin, functions.passed
     fade = _fade(contact, functions)
-    weights = GRID.values_at(at)
     faded = jnp.sum(weights * fade, axis=0)
     # A change of theta that starts as 1, and of the theta at the place by what it is before.
     change, back = jnp.exp(fade), jnp.exp(-fade)
@@ -182,7 +191,6 @@ def _response(
     # R: what a change of ln r does to ln r, I_z, its pulls and E at the place. E is quadratic in r
     # but for the v_z that is already there.
     one, zero = jnp.ones_like(c), jnp.zeros_like(c)
-    gained = [jnp.sum(weights * of, axis=0) for of in functions.gained]
     left, pull1, pull2, energy = (
         b[None] - a for a, b in zip(functions.gained, gained, strict=True)
     )
@@ -200,8 +208,25 @@ def _response(
     # And to theta there.
     by_turn = jnp.concatenate([to_end[:, None], by_turn], axis=1)
     by_speed = jnp.concatenate([zero[:, None], by_speed], axis=1)
+    return by_turn, by_speed
+
+
+def _response(
+    start: Motion,
+    contact: Contact,
+    restoring: Bool[Array, " lanes"],
+    functions: Panel,
+    at: Lane,
+    end: Motion,
+) -> Callable[[Motion, Contact], Motion]:
+    """How the motion at a place changes with that at the start and with the numbers, linearly."""
+    weights = GRID.values_at(at)
+    gained = [jnp.sum(weights * of, axis=0) for of in functions.gained]
+    by_turn, by_speed = _influences(contact, restoring, functions, weights, gained)
 
     # What the numbers of `_Drive` do.
+    run, passed = functions.motion, functions.passed
+    c, s, one = run.cos, run.sin, jnp.ones_like(run.cos)
     upto = GRID.integrals_to(at) * passed
     waves = jnp.stack([upto * x for x in (one, c * c - s * s, 2 * s * c, c, s)])
     speed, turn = (jnp.sum(waves[:, :, None] * by[None], axis=1) for by in (by_speed, by_turn))
@@ -214,7 +239,7 @@ def _response(
     )
     flux = upto * run.speed
     lifts = [jnp.sum(flux * pull, axis=0) for pull in functions.gained[1:3]]
-    sign = sign[0]
+    sign = jnp.where(restoring, 1.0, -1.0).astype(end.speed.dtype)
     responses = jnp.stack([by_turn[0], by_speed[0], *drives], axis=1)
 
     def along(dstart: Motion, dcontact: Contact) -> Motion:
