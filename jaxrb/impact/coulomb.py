@@ -14,9 +14,9 @@ from ..math.lanes import (
     Columns,
     Lanewise,
     Work,
+    along_numbers,
     of_lanes,
     unit_directions,
-    value_and_jacobian,
     where_needed,
     work_off,
 )
@@ -105,9 +105,9 @@ def _jacobian(course: Course, n_results: int, problems: Columns) -> Array:
     Panels are followed along the numbers without units, of which there are fewer.
     """
     bare = _without_units(problems)
-    total, by_bare = value_and_jacobian(
-        partial(work_off, _work(course, n_results)), bare, len(Contact._fields)
-    )
+    found = work_off(_work(course, n_results, derivatives=True), bare)
+    total, by_bare = found[:n_results], found[n_results:]
+    by_bare = by_bare.reshape(n_results, len(Contact._fields), -1)
 
     def along(direction: Columns) -> Columns:
         _, change = jax.jvp(_without_units, (problems,), (direction,))
@@ -122,8 +122,12 @@ def _approach(problems: Columns) -> Bool[Array, " lanes"]:
     return problems[8] < 0
 
 
-def _work(course: Course, n_results: int) -> Work:
-    """Contacts without units, and whether they approach; the first of `solver`'s results."""
+@lru_cache
+def _work(course: Course, n_results: int, derivatives: bool = False) -> Work:
+    """Contacts without units, and whether they approach; the first of `solver`'s results.
+
+    Its functions are jitted, so that a program that uses them several times traces them once.
+    """
 
     def contact(problems: Columns) -> Contact:
         return Contact(*problems[:-1])
@@ -137,12 +141,17 @@ def _work(course: Course, n_results: int) -> Work:
         )
         return jnp.stack([row.astype(problems.dtype) for row in rows[:n_results]])
 
-    return Work(
+    work = Work(
         needed=lambda problems: problems[-1] > 0,
         start=lambda problems: hodograph.start(course, contact(problems)),
         turn=lambda slide, problems: hodograph.follow(course, slide, contact(problems)),
         ended=hodograph.ended,
         finish=finish,
+    )
+    if derivatives:
+        work = along_numbers(work, len(Contact._fields))
+    return work._replace(
+        start=jax.jit(work.start), turn=jax.jit(work.turn), finish=jax.jit(work.finish)
     )
 
 

@@ -13,8 +13,10 @@ from collections.abc import Callable
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool, Float, Int
 
@@ -27,10 +29,66 @@ class Work(NamedTuple):
     """How problems are solved; everything acts on each lane by itself."""
 
     needed: Callable[[Columns], Bool[Array, " lanes"]]  # the results of others are 0
-    start: Callable[[Columns], Any]  # the state before the first turn, leaves of shape (lanes,)
+    start: Callable[[Columns], Any]  # the state before the first turn; leaves end with the lanes
     turn: Callable[[Any, Columns], Any]  # the state after one more
     ended: Callable[[Any], Bool[Array, " lanes"]]
     finish: Callable[[Any, Columns], Columns]  # the result, of the state at the end
+
+
+def along_numbers(work: Work, n: int) -> Work:
+    """The same work with its derivatives along the first n numbers of each problem.
+
+    Results are followed by their slopes, a row for each result and number. The state carries its
+    tangents, so that a turn is differentiated as it stands: JAX would trace a loop several times
+    to find out which of its numbers have tangents, and as often again for a batch of these.
+    """
+
+    def pushed(function, numbers, tangents, problems):
+        """`function`, of numbers and problems, and its derivatives along each direction."""
+
+        def push(tangent, direction):
+            arguments, along = (numbers, problems), (tangent, direction)
+            value, change, rest = jax.jvp(function, arguments, along, has_aux=True)
+            return value, change, rest
+
+        directions = unit_directions(problems)[:n]
+        return jax.vmap(push, out_axes=(None, 0, None))(tangents, directions)
+
+    def start(problems: Columns) -> _Pushed:
+        def function(_, problems):
+            return eqx.partition(work.start(problems), eqx.is_inexact_array)
+
+        numbers, tangents, rest = pushed(function, (), (), problems)
+        return _Pushed(eqx.combine(numbers, rest), tangents)
+
+    def turn(pushed_state: _Pushed, problems: Columns) -> _Pushed:
+        numbers, fixed = eqx.partition(pushed_state.state, eqx.is_inexact_array)
+
+        def function(numbers, problems):
+            following = work.turn(eqx.combine(numbers, fixed), problems)
+            return eqx.partition(following, eqx.is_inexact_array)
+
+        numbers, tangents, rest = pushed(function, numbers, pushed_state.tangents, problems)
+        return _Pushed(eqx.combine(numbers, rest), tangents)
+
+    def finish(pushed_state: _Pushed, problems: Columns) -> Columns:
+        numbers, fixed = eqx.partition(pushed_state.state, eqx.is_inexact_array)
+
+        def function(numbers, problems):
+            return work.finish(eqx.combine(numbers, fixed), problems), None
+
+        results, slopes, _ = pushed(function, numbers, pushed_state.tangents, problems)
+        slopes = jnp.moveaxis(slopes, 0, 1).reshape(-1, slopes.shape[-1])
+        return jnp.concatenate([results, slopes])
+
+    return Work(work.needed, start, turn, lambda pushed: work.ended(pushed.state), finish)
+
+
+class _Pushed(NamedTuple):
+    """The state of work with its derivatives."""
+
+    state: Any
+    tangents: Any  # of its numbers, leaves of shape (n, lanes); None elsewhere
 
 
 def work_off(work: Work, problems: Columns) -> Columns:
@@ -67,7 +125,7 @@ def work_off(work: Work, problems: Columns) -> Columns:
         place = team.taken + jnp.cumsum(free, dtype=jnp.int32) - 1
         problem = problems_at(place)
         fresh = _Team(place, problem, work.start(problem), team.taken)
-        following = jax.tree.map(lambda new, old: jnp.where(free, new, old), fresh, team)
+        following = _choose(free, fresh, team)
         return following._replace(taken=team.taken + jnp.sum(free, dtype=jnp.int32)), ends
 
     def unfinished(carry):
@@ -84,7 +142,7 @@ def work_off(work: Work, problems: Columns) -> Columns:
 
     problem = problems_at(workers)
     team = _Team(workers, problem, work.start(problem), jnp.asarray(n_workers, jnp.int32))
-    ends = jnp.zeros((len(jax.tree.leaves(team.state)), n + 2 * n_workers), problems.dtype)
+    ends = jnp.zeros((_pack(team.state).shape[0], n + 2 * n_workers), problems.dtype)
     team, ends = jax.lax.while_loop(unfinished, turn, (team, ends))
     ends = hand_in(team, idle(team), ends)
 
@@ -118,17 +176,28 @@ class _Team(NamedTuple):
     taken: Int[Array, ""]  # how many problems have been
 
 
+def _choose(where: Bool[Array, " lanes"], new: Any, old: Any) -> Any:
+    """Lane by lane one of two trees."""
+
+    def of(new: Array, old: Array) -> Array:
+        return jnp.where(jnp.expand_dims(where, range(new.ndim - 1)), new, old)
+
+    return jax.tree.map(of, new, old)
+
+
 def _pack(state: Any) -> Columns:
     """A state as one array, which is written at once."""
     leaves = jax.tree.leaves(state)
     dtype = jnp.result_type(*(leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.inexact)))
-    return jnp.stack([leaf.astype(dtype) for leaf in leaves])
+    return jnp.concatenate([leaf.astype(dtype).reshape(-1, leaf.shape[-1]) for leaf in leaves])
 
 
 def _unpack(columns: Columns, like: Any) -> Any:
     leaves, structure = jax.tree.flatten(like)
-    rows = [row.astype(leaf.dtype) for row, leaf in zip(columns, leaves, strict=True)]
-    return jax.tree.unflatten(structure, rows)
+    rows = np.cumsum([leaf.size // leaf.shape[-1] for leaf in leaves])[:-1]
+    parts = zip(jnp.split(columns, rows), leaves, strict=True)
+    parts = [part.reshape(leaf.shape).astype(leaf.dtype) for part, leaf in parts]
+    return jax.tree.unflatten(structure, parts)
 
 
 def _together(work: Work, problems: Columns, needed: Bool[Array, " lanes"]) -> Any:
@@ -147,7 +216,7 @@ def _turn(work: Work, state: Any, problems: Columns, needed: Array | bool = True
     """One more turn of those that have not ended."""
     going = ~work.ended(state) & needed
     following = work.turn(state, problems)
-    return jax.tree.map(lambda new, old: jnp.where(going, new, old), following, state)
+    return _choose(going, following, state)
 
 
 # Lanes that are worked on at once where few may be needed of many.
@@ -167,6 +236,8 @@ def where_needed(
         idle: a column that is not, of which the function is finite.
     """
 
+    function = jax.jit(function)  # traced once for its shape and for its use
+
     def thrifty(columns: Columns) -> Array:
         n, mask = columns.shape[1], needed(columns)
         harmless = jnp.asarray(idle, columns.dtype)[:, None]
@@ -183,10 +254,11 @@ def where_needed(
             found = function(columns.at[:, those].get(mode="clip"))
             return results.at[..., those].set(found, mode="drop")
 
-        like = jax.eval_shape(function, columns[:, :n])
+        like = jax.eval_shape(function, columns[:, :_CHUNK])
         count = jnp.sum(mask, dtype=jnp.int32)
         n_chunks = (count + _CHUNK - 1) // _CHUNK
-        return jax.lax.fori_loop(0, n_chunks, chunk, jnp.zeros(like.shape, like.dtype))
+        results = jnp.zeros((*like.shape[:-1], n), like.dtype)
+        return jax.lax.fori_loop(0, n_chunks, chunk, results)
 
     return thrifty
 
@@ -248,16 +320,9 @@ def of_lanes(
 
 
 def _jacobian(function: Callable[[Columns], Array], columns: Columns) -> Array:
-    _, slopes = value_and_jacobian(function, columns, columns.shape[0])
-    return slopes
-
-
-def value_and_jacobian(
-    function: Callable[[Columns], Array], columns: Columns, n: int
-) -> tuple[Array, Array]:
-    """Both, in forward mode, along the first numbers: the second last axis of the Jacobian."""
-    push = lambda direction: jax.jvp(function, (columns,), (direction,))  # noqa: E731
-    return jax.vmap(push, out_axes=(None, -2))(unit_directions(columns)[:n])
+    """In forward mode, along all numbers: the second last axis."""
+    push = lambda direction: jax.jvp(function, (columns,), (direction,))[1]  # noqa: E731
+    return jax.vmap(push, out_axes=-2)(unit_directions(columns))
 
 
 def unit_directions(columns: Columns) -> Float[Array, "numbers numbers lanes"]:

@@ -1,7 +1,10 @@
-"""Decisions that XLA computes once."""
+"""Decisions and numbers that XLA computes once."""
 
+from typing import Any
+
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool
+from jaxtyping import Array, Bool, Float, Int
 
 
 def choose_once(*cases: Bool[Array, ""], dtype) -> tuple[Bool[Array, ""], ...]:
@@ -18,3 +21,26 @@ def choose_once(*cases: Bool[Array, ""], dtype) -> tuple[Bool[Array, ""], ...]:
     return tuple(
         (chosen > index - 0.5) & (chosen < index + 0.5) for index in range(1, len(cases) + 1)
     )
+
+
+def opaque_one(count: Int[Array, ""], dtype) -> Float[Array, ""]:
+    """The number 1, of which XLA does not know that it is.
+
+    Args:
+        count: of something, not negative.
+        dtype: of the result.
+    """
+    return jnp.where(count >= 0, jnp.ones((), dtype), 0.5)
+
+
+def compute_once(tangents: Any, one: Float[Array, ""]) -> Any:
+    """Tangents as they are, computed once however many use them, and in reverse mode theirs.
+
+    Nor does XLA on CPU repeat a division: it is one by `opaque_one`. Without such waists each
+    number of a derivative would have a kernel that computes all it depends on.
+    """
+
+    def of(leaf: Array) -> Array:
+        return leaf if leaf.dtype == jax.dtypes.float0 else leaf / one.astype(leaf.dtype)
+
+    return jax.tree.map(of, tangents)

@@ -27,6 +27,7 @@ from ..bodies import Phase
 from ..contact import AbstractContacts
 from ..flows import AbstractFlow
 from ..math import select
+from ..math.once import compute_once, opaque_one
 from ..math.tangents import keep_rule, sparse_jvp
 from .advance import advance
 from .collect import Flight, Outputs, Times, Wanted, collect
@@ -305,7 +306,9 @@ def _(scheme, primals, tangents):
     duration = keep_rule(partial(_fly_to_event, scheme))(*primals).duration
 
     # The end of the flight is linearised once along what is given, and once along its duration.
+    one = opaque_one(course.step, duration.dtype)
     end, dend = sparse_jvp(partial(_fly, scheme, duration), (scene, course), (dscene, dcourse))
+    dend = compute_once(dend, one)
     along_duration = lambda d: _fly(scheme, d, scene, course)  # noqa: E731
     _, motion = jax.jvp(along_duration, (duration,), (jnp.ones_like(duration),))
 
@@ -323,6 +326,7 @@ def _(scheme, primals, tangents):
     if isinstance(dplanned, SymbolicZero):
         dplanned = jnp.zeros_like(planned)
     dduration = jnp.where(logged.happens, -change / jnp.where(moving, rate, 1.0), dplanned)
+    dduration = compute_once(dduration, one)
 
     dend = jax.tree.map(lambda d, rate: d + rate * dduration, dend, motion)
     return sparse_jvp(partial(_reset, logged), arguments, (dend, dduration, dscene, dcourse))
