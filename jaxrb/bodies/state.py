@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -19,11 +19,15 @@ from .inertial import Inertial
 from .phase import Phase
 from .rigid_body import RigidBody
 
-if TYPE_CHECKING:
-    from ..simulate.world import World
-
 # Quaternions further from unit length than this are taken for a mistake, not round-off.
 UNIT_TOLERANCE = 1e-3
+
+
+class _HasBodies(Protocol):
+    """A world, as far as its state knows it."""
+
+    @property
+    def bodies(self) -> Sequence[RigidBody]: ...
 
 
 class State(eqx.Module):
@@ -94,7 +98,7 @@ class State(eqx.Module):
 
     @staticmethod
     def from_momenta(
-        world: World,
+        world: _HasBodies,
         *,
         position,
         linear_momentum,
