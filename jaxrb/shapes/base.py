@@ -83,6 +83,11 @@ class AbstractSolid(AbstractShape):
         """Whether the centre of mass at uniform density is known to be the origin."""
         return False
 
+    @property
+    def is_convex(self) -> bool:
+        """Whether it is known that the solid is convex."""
+        return False
+
     @abc.abstractmethod
     def bounding_radius(self) -> Float[Array, ""]:
         """Radius of a ball about the shape's origin that holds the solid [m]."""

@@ -54,6 +54,10 @@ class Box(AbstractSolid):
         )
 
     @property
+    def is_convex(self):
+        return True
+
+    @property
     def is_centered(self):
         return True
 

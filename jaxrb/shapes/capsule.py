@@ -41,6 +41,10 @@ class Capsule(AbstractSolid):
         return tuple(Rounded(Point(end), self.radius) for end in ends)
 
     @property
+    def is_convex(self):
+        return True
+
+    @property
     def is_centered(self):
         return True
 

@@ -39,6 +39,10 @@ class Cone(AbstractSolid):
         point = Vec3(rim.x * (1 - apex), rim.y * (1 - apex), self.height * apex)
         return jnp.maximum(at_rim, at_apex), point
 
+    @property
+    def is_convex(self):
+        return True
+
     def distance_map(self, point: Vec3):
         """The distance in the half-plane of the point, where the solid is a triangle."""
         r, h = self.radius, self.height

@@ -96,6 +96,10 @@ class ConvexPolyhedron(AbstractSolid):
         point = jax.tree.map(lambda v: jnp.sum(weight * v, axis=-1), vertices)
         return dot(point, direction), point
 
+    @property
+    def is_convex(self):
+        return True
+
     def distance_map(self, point: Vec3):
         """Inside by the planes of the faces, outside by the faces and their edges."""
         p = _with_axis(point)

@@ -48,6 +48,10 @@ class Cylinder(AbstractSolid):
         return Surfaces(jnp.concatenate([side, ends]), (False, True, True))
 
     @property
+    def is_convex(self):
+        return True
+
+    @property
     def is_centered(self):
         return True
 

@@ -57,6 +57,10 @@ class Ellipsoid(AbstractSolid):
         return (self,)
 
     @property
+    def is_convex(self):
+        return True
+
+    @property
     def is_centered(self):
         return True
 
@@ -93,6 +97,10 @@ class Sphere(AbstractSolid):
 
     def strictly_convex_parts(self):
         return (self,)
+
+    @property
+    def is_convex(self):
+        return True
 
     @property
     def is_centered(self):

@@ -37,6 +37,10 @@ class Placed(AbstractSolid):
     def _turn(self) -> Quat:
         return Quat.of(self.quaternion).normalized()
 
+    @property
+    def is_convex(self):
+        return self.shape.is_convex
+
     def distance_map(self, point: Vec3):
         moved = point - Vec3.of(self.position)
         return self.shape.distance_map(rotate_inverse(self._turn(), moved))

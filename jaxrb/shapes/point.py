@@ -20,6 +20,10 @@ class Point(AbstractSolid):
         position = Vec3.of(self.position)
         return dot(position, direction), position
 
+    @property
+    def is_convex(self):
+        return True
+
     def distance_map(self, point: Vec3):
         return norm(point - Vec3.of(self.position))
 

@@ -54,6 +54,10 @@ class Rounded(AbstractSolid):
         return tuple(Rounded(part, self.radius) for part in self.shape.strictly_convex_parts())
 
     @property
+    def is_convex(self):
+        return self.shape.is_convex
+
+    @property
     def is_centered(self):
         return self.shape.is_centered
 

@@ -45,6 +45,10 @@ class Scaled(AbstractSolid):
         return tuple(Scaled(part, self.factor) for part in self.shape.strictly_convex_parts())
 
     @property
+    def is_convex(self):
+        return self.shape.is_convex
+
+    @property
     def is_centered(self):
         return self.shape.is_centered
 

@@ -12,16 +12,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial import ConvexHull
 
-from ..shapes import (
-    AbstractSolid,
-    Difference,
-    Implicit,
-    Intersection,
-    Placed,
-    Rounded,
-    Scaled,
-    Union,
-)
+from ..shapes import AbstractSolid
 from ..shapes.lattice import fibonacci_lattice
 
 _COARSE = 24  # cells along a side of the cube in which the solid is first looked for
@@ -83,9 +74,9 @@ class Mesh(NamedTuple):
 def mesh(solid: AbstractSolid, n: int = 600, cells: int = 48) -> Mesh:
     """A closed surface of triangles about a solid, for pictures.
 
-    Convex solids are the hulls of their support points. Unions, intersections, differences and
-    implicit solids, and what is made of them, are found by marching cubes through their signed
-    distance, which cuts off their edges by up to a cell.
+    Solids that are known to be convex are the hulls of their support points. Others, such as
+    unions, intersections, differences and implicit solids, are found by marching cubes through
+    their signed distance, which cuts off their edges by up to a cell.
 
     Args:
         solid: any.
@@ -100,7 +91,7 @@ def mesh(solid: AbstractSolid, n: int = 600, cells: int = 48) -> Mesh:
         ValueError: if the solid is empty, or so thin that it is not found.
     """
     pieces = solid.pieces()
-    if len(pieces) == 1 and _convex(pieces[0]):
+    if len(pieces) == 1 and pieces[0].is_convex:
         return _hull(pieces[0], n)
     return _march(solid, cells)
 
@@ -165,12 +156,6 @@ def normals(triangles: np.ndarray) -> np.ndarray:
 # One program each: a picture needs no more.
 _support = jax.jit(lambda solid, direction: solid.support(direction))
 _distance = jax.jit(lambda solid, point: solid.signed_distance(point))
-
-
-def _convex(piece: AbstractSolid) -> bool:
-    while isinstance(piece, Placed | Scaled | Rounded):
-        piece = piece.shape
-    return not isinstance(piece, Union | Intersection | Difference | Implicit)
 
 
 def _hull(solid: AbstractSolid, n: int) -> Mesh:

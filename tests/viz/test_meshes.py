@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import jaxrb as rb
+from jaxrb.shapes.base import AbstractSolid
 from jaxrb.viz import mesh, surface
 from jaxrb.viz.meshes import Mesh, section
 
@@ -133,3 +134,26 @@ def test_what_cannot_be_found_is_said(monkeypatch):
     with pytest.raises(ImportError, match=r'pip install "jaxrb\[viz\]"'):
         mesh(SHAPES["torus"][0])
     mesh(SHAPES["box"][0])
+
+
+class Torus(AbstractSolid):
+    """A solid of a user's own that says nothing about convexity."""
+
+    ring: float = 0.3
+    tube: float = 0.1
+
+    def distance_map(self, point):
+        outward = jnp.sqrt(point.x**2 + point.y**2) - self.ring
+        return jnp.sqrt(outward**2 + point.z**2) - self.tube
+
+    def support_map(self, direction):
+        raise NotImplementedError
+
+    def bounding_radius(self):
+        return jnp.asarray(self.ring + self.tube)
+
+
+def test_a_solid_is_not_taken_for_convex():
+    """A hull would fill the hole: 0.1414 m^3."""
+    exact = 2 * np.pi**2 * 0.3 * 0.1**2
+    assert mesh(Torus()).volume == pytest.approx(exact, rel=0.03)
