@@ -1,13 +1,14 @@
 """Trees of jaxrb's objects as plain JSON and a list of arrays, and back.
 
-Only the classes listed here are written and made: a file can run nothing, nor name a class of
-another package. Objects are made from their fields as they were, without their constructors,
-which might change the last digit (`State` normalises its quaternions).
+Only classes that jaxrb's packages offer are written and made: a file can run nothing, nor name a
+class of another package. Objects are made from their fields as they were, without their
+constructors, which might change the last digit (`State` normalises its quaternions).
 """
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
 from itertools import zip_longest
 from typing import Any
 
@@ -21,23 +22,21 @@ from .. import bodies, control, flows, impact, shapes
 from ..contact import Moving
 from ..simulate import RESULTS, EventDriven, Impacts, PairLaw, SaveAt, Solution, Stats, World
 
-_CLASSES: dict[str, type] = {
-    kind.__name__: kind
-    for kind in (
-        *(shapes.Box, shapes.Capsule, shapes.Complement, shapes.Cone, shapes.ConvexPolyhedron),
-        *(shapes.Cylinder, shapes.Difference, shapes.Ellipsoid, shapes.HalfSpace),
-        *(shapes.Intersection, shapes.Placed, shapes.Rounded, shapes.Scaled, shapes.Sphere),
-        *(shapes.Union, shapes.MassProperties),
-        *(bodies.ConstantForce, bodies.Damper, bodies.Drag, bodies.Spring, bodies.Thruster),
-        *(bodies.Torque, control.PiecewiseConstant, control.PiecewiseLinear),
-        *(bodies.Pin, bodies.RigidBody, bodies.State),
-        *(flows.DirectorEnergyMomentum, flows.EnergyMidpoint, flows.LieVariational),
-        *(flows.QuaternionEnergyMomentum, flows.QuaternionVariational, flows.SimoWong),
-        *(impact.CollidingBody, impact.Coulomb, impact.Events, impact.Frictionless),
-        *(impact.ImpactSolution, impact.Newton, impact.Poisson, impact.Stronge),
-        *(EventDriven, Impacts, PairLaw, SaveAt, Solution, Stats, World),
-    )
-}
+# What holds functions of its user's.
+_UNWRITTEN = (shapes.Implicit, bodies.Force, Moving)
+
+
+def _written(package: Any) -> list[type]:
+    """The classes that a package offers and a file can hold."""
+    offered = [kind for kind in vars(package).values() if isinstance(kind, type)]
+    modules = [kind for kind in offered if issubclass(kind, eqx.Module)]
+    return [kind for kind in modules if not inspect.isabstract(kind) and kind not in _UNWRITTEN]
+
+
+_PACKAGES = (shapes, control, bodies, impact, flows)
+_OFFERED = [kind for package in _PACKAGES for kind in _written(package)]
+_OWN = (EventDriven, Impacts, PairLaw, SaveAt, Solution, Stats, World)
+_CLASSES: dict[str, type] = {kind.__name__: kind for kind in (*_OFFERED, *_OWN)}
 _ENUMERATIONS = {
     "RESULTS": jax.tree.structure(RESULTS.successful),
     "IMPACTS": jax.tree.structure(impact.IMPACTS.successful),
@@ -92,7 +91,7 @@ def encode(thing: Any, where: str, arrays: list) -> Any:
     for name, other in _ENUMERATIONS.items():
         if structure == other:
             return {"enumeration": name, "value": encode(jax.tree.leaves(thing)[0], where, arrays)}
-    own = isinstance(thing, shapes.Implicit | bodies.Force | Moving)
+    own = isinstance(thing, _UNWRITTEN)
     holds = "holds functions of yours" if own else "is no class"
     raise ValueError(
         f"{where} is of the type {type(thing).__name__}, which {holds} that a file could rebuild. "

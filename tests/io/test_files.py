@@ -71,8 +71,9 @@ def test_worlds(tmp_path):
         joints=[rb.Pin(0, (0.0, 0.0, -0.1))],
         contact_law=rb.Coulomb(0.4, hypothesis=rb.Newton()),
     )
+    rough = rb.World([rb.RigidBody(rb.Sphere(0.1))], contact_law=rb.Rough(0.9, 0.5, 0.3))
     thing = {
-        "worlds": (world, pinned),
+        "worlds": (world, pinned, rough),
         "states": [state(13), jax.vmap(lambda h: h)(state(3))],
         "method": rb.EventDriven(rb.SimoWong(), 0.01, on_zeno="rest"),
         "notes": ("text", 1, 0.1, float("inf"), True, None, np.int32(3)),
