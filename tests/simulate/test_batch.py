@@ -60,6 +60,7 @@ def test_batch_of_worlds():
         np.testing.assert_allclose(batch.final.position[k], alone.final.position, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_batch_can_be_differentiated_and_jitted():
     states = starts(4)
 

@@ -213,6 +213,7 @@ def test_elastic_bounce_without_gravity_reflects_the_derivative():
     assert abs(float(quick_jit(jax.jacfwd(end))(z0)) + 1) < 1e-12
 
 
+@pytest.mark.slow
 def test_derivatives_of_what_is_saved():
     """Saved states within steps and after impacts, against the bounce in closed form."""
     g, z0, speed = 10.0, 1.0, 0.0

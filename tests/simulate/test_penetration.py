@@ -36,6 +36,7 @@ def test_a_contact_that_approaches_is_an_impact_at_once(law):
     np.testing.assert_allclose(sol.final.position[0, 2], expected, rtol=0, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_its_derivatives_are_those_of_a_flight_from_there():
     def height(start, speed, e):
         return drop(start, speed, e, on_zeno="stop").final.position[0, 2]

@@ -107,6 +107,7 @@ def test_the_derivative_of_a_swing_against_a_wall():
         np.testing.assert_allclose(forward[k], difference, rtol=0, atol=1e-7)
 
 
+@pytest.mark.slow
 def test_two_pinned_balls():
     """Equal pendulums exchange their angular velocities."""
     ball = rb.RigidBody(rb.Sphere(0.1), 1.0)

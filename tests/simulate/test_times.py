@@ -70,6 +70,7 @@ def test_a_throw_of_given_speed_reaches_its_target_in_the_least_time():
     assert flat[0] < steep[0] and flat[1] < 0.6 * steep[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [jax.jacfwd, jax.jacrev])
 def test_derivatives_by_the_step_size_the_start_and_times_saved(mode):
     """Through an impact, against differences of fourth order; the number of steps stays."""
