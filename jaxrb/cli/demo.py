@@ -222,7 +222,7 @@ def _draw(out: Path, case: Case, world: World, flight: Flight, energies: Energie
     moments = _distinct_moments(flight)
     jumps = _with_jumps(world, flight)
     parts = jumps.total - jumps.rotational, jumps.rotational
-    if _keeps_energy(world):
+    if world.elastic:
         figure, (ax, below) = new_figure(2, size=(5.5, 4.6), height_ratios=(2, 1))
         plot_energy_change(energies.t, energies.total, impact_times=moments, ax=below)
     else:
@@ -242,11 +242,6 @@ def _draw(out: Path, case: Case, world: World, flight: Flight, energies: Energie
         plot_angular_velocity(flight.t, flight.states.angular_velocity[:, 0], ax=ax)
         written += save_figure(spin, out / "angular_velocity.png")
     return written
-
-
-def _keeps_energy(world: World) -> bool:
-    laws = [world.contact_law, *(special.law for special in world.pair_laws)]
-    return not world.frictional and all(float(law.restitution) == 1 for law in laws)
 
 
 def _with_jumps(world: World, flight: Flight) -> Energies:
@@ -325,7 +320,7 @@ def _print_impacts(flight: Flight) -> None:
 
 
 def _print_summary(flight: Flight, world: World, energies: Energies, written: list[Path]) -> None:
-    if _keeps_energy(world):
+    if world.elastic:
         print(f"\nrelative energy error  max |E - E0|/E0 = {energies.relative_error:.1e}")
     else:
         first, last = energies.total[0], energies.total[-1]

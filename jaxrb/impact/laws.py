@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Sequence
+from typing import ClassVar
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+import numpy as np
+from jax.typing import ArrayLike
+from jaxtyping import Array, Bool, Float, Int
 
-from .._validate import real_array, require
+from .._validate import known, real_array, require
 from ..math import Sym3, Vec3, safe_sqrt
 from .coulomb import Resolved, columns, solver
 from .hypotheses import AbstractHypothesis, Stronge
@@ -17,11 +22,19 @@ from .hypotheses import AbstractHypothesis, Stronge
 class AbstractContactLaw(eqx.Module):
     """A law for the impulse at a contact that closes.
 
+    Its numbers are arrays of shape (), or of one shape for many contacts; what is static in it is
+    part of the structure of a program. Laws are derived from this class alone.
+
     Attributes:
         restitution: e, from 0 (plastic) to 1 (elastic).
+        frictional: whether the impulse may have a part along the surface.
+        searched: whether a search finds it, as it does for `Coulomb` alone; for that the worlds of
+            a batch wait for each other.
     """
 
     restitution: eqx.AbstractVar[Float[Array, "..."]]
+    frictional: ClassVar[bool] = True
+    searched: ClassVar[bool] = False
 
     @abc.abstractmethod
     def lawful(self) -> Bool[Array, ""]:
@@ -52,8 +65,41 @@ class AbstractContactLaw(eqx.Module):
             ValueError: if the law does not say how the impulse develops.
         """
 
+    def normal_impulse(
+        self, normal_velocity: Float[Array, "..."], inverse_mass: Float[Array, "..."]
+    ) -> Float[Array, "..."]:
+        """The impulse of a law that is not `frictional` [N s]; others need none.
 
-class Frictionless(AbstractContactLaw):
+        Args:
+            normal_velocity: of the contact before, negative [m/s].
+            inverse_mass: along the normal [1/kg].
+        """
+        raise NotImplementedError(f"{type(self).__name__} is not frictional, without this.")
+
+    @property
+    def elastic(self) -> bool:
+        """Whether it is known that no impact loses energy."""
+        return False
+
+    def smooth(self, restitution: Float[Array, ""]) -> AbstractContactLaw | None:
+        """A law of the same structure without friction; None if there is none."""
+        return None
+
+
+class _Final(AbstractContactLaw):
+    """A law that worlds know how to take, by formulas that stand elsewhere as well."""
+
+    def __init_subclass__(cls, **options):
+        super().__init_subclass__(**options)
+        for base in cls.__mro__[1:]:
+            if base is not _Final and issubclass(base, _Final):
+                raise TypeError(
+                    f"{cls.__name__} cannot be derived from {base.__name__}, whose formulas worlds "
+                    "would use all the same: derive it from AbstractContactLaw."
+                )
+
+
+class Frictionless(_Final):
     """Newton's law: the gap opens at `restitution` times the speed at which it closed.
 
     With restitution 1 the impulse is the non-zero root of the energy balance (Tran and
@@ -65,9 +111,18 @@ class Frictionless(AbstractContactLaw):
     """
 
     restitution: Float[Array, "..."]
+    frictional = False
 
-    def __init__(self, restitution=1.0):
+    def __init__(self, restitution: ArrayLike = 1.0):
         self.restitution = _restitution(restitution, "Frictionless.restitution")
+
+    @property
+    def elastic(self):
+        e = known(self.restitution)
+        return e is not None and bool(np.all(e == 1))
+
+    def smooth(self, restitution):
+        return Frictionless(restitution)
 
     def lawful(self):
         return _in_unit_interval(self.restitution)
@@ -96,7 +151,7 @@ class Frictionless(AbstractContactLaw):
         return -(1 + self.restitution) * normal_velocity / inverse_mass
 
 
-class Coulomb(AbstractContactLaw):
+class Coulomb(_Final):
     """Dry friction during the impact, resolved in the course of the normal impulse.
 
     Jia and Wang, "Analysis and computation of two body impact in three dimensions": the
@@ -115,8 +170,14 @@ class Coulomb(AbstractContactLaw):
     friction: Float[Array, "..."]
     restitution: Float[Array, "..."]
     hypothesis: AbstractHypothesis
+    searched = True
 
-    def __init__(self, friction, restitution=1.0, hypothesis: AbstractHypothesis | None = None):
+    def __init__(
+        self,
+        friction: ArrayLike,
+        restitution: ArrayLike = 1.0,
+        hypothesis: AbstractHypothesis | None = None,
+    ):
         self.friction = _friction(friction, "Coulomb.friction")
         self.restitution = _restitution(restitution, "Coulomb.restitution")
         self.hypothesis = Stronge() if hypothesis is None else hypothesis
@@ -139,6 +200,9 @@ class Coulomb(AbstractContactLaw):
 
     def plastic(self):
         return eqx.tree_at(lambda law: law.restitution, self, jnp.zeros_like(self.restitution))
+
+    def smooth(self, restitution):
+        return Coulomb(jnp.zeros_like(restitution), restitution, self.hypothesis)
 
 
 class Rough(AbstractContactLaw):
@@ -169,7 +233,12 @@ class Rough(AbstractContactLaw):
     tangential_restitution: Float[Array, "..."]
     friction: Float[Array, "..."] | None
 
-    def __init__(self, restitution=1.0, tangential_restitution=1.0, friction=None):
+    def __init__(
+        self,
+        restitution: ArrayLike = 1.0,
+        tangential_restitution: ArrayLike = 1.0,
+        friction: ArrayLike | None = None,
+    ):
         self.restitution = _restitution(restitution, "Rough.restitution")
         name = "Rough.tangential_restitution"
         self.tangential_restitution = real_array(tangential_restitution, name, ())
@@ -215,8 +284,49 @@ class Rough(AbstractContactLaw):
             excess, room = length - self.friction * rest.z, self.friction * along
         return jnp.where(excess > 0, room / jnp.where(excess > 0, excess, 1.0), jnp.inf)
 
+    def smooth(self, restitution):
+        friction = None if self.friction is None else jnp.zeros_like(restitution)
+        return Rough(restitution, -jnp.ones_like(restitution), friction)
+
     def plastic(self):
         raise ValueError(f"law must say how the impulse develops, as Coulomb does; got {self!r}.")
+
+
+def push_along_normal(
+    law: AbstractContactLaw, normal_velocity: Float[Array, "..."], inverse_mass: Float[Array, "..."]
+) -> Float[Array, "..."]:
+    """The impulses of a law that is not frictional where contacts approach, 0 elsewhere [N s].
+
+    The law is never asked about a contact that recedes, of which it may know nothing.
+    """
+    approaches = normal_velocity < 0
+    velocity = jnp.where(approaches, normal_velocity, -1.0)
+    return jnp.where(approaches, law.normal_impulse(velocity, inverse_mass), 0.0)
+
+
+def of_one_kind(laws: Sequence[AbstractContactLaw]) -> list[AbstractContactLaw]:
+    """Laws of one structure; `Frictionless` ones become such as the others are.
+
+    Raises:
+        ValueError: if they are of several kinds.
+    """
+    kind = next((law for law in laws if law.frictional), laws[0])
+    found = []
+    for law in laws:
+        same = law
+        if isinstance(law, Frictionless):
+            same = kind.smooth(law.restitution)
+        if same is None or jax.tree.structure(same) != jax.tree.structure(kind):
+            raise ValueError(f"laws of one kind (Frictionless besides); got {kind!r} and {law!r}.")
+        found.append(same)
+    return found
+
+
+def law_of_each(
+    laws: Sequence[AbstractContactLaw], own: Int[np.ndarray, "..."]
+) -> AbstractContactLaw:
+    """One law, whose numbers have an entry for each contact, of which `own` says its law."""
+    return jax.tree.map(lambda *numbers: jnp.stack(numbers)[own], *of_one_kind(laws))
 
 
 def _in_unit_interval(restitution: Array) -> Bool[Array, ""]:

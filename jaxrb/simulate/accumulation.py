@@ -9,6 +9,7 @@ from jaxtyping import Array, Bool, Float
 
 from ..bodies import Phase
 from ..contact import AtHalfSpaces, ContactKinematics
+from ..impact.laws import push_along_normal
 from ..math import norm
 from .closing import PerContact, Tolerance, acceleration_scale, gap_tolerance
 from .sustained import Held, reaction
@@ -86,7 +87,7 @@ def remaining_bounces(
     touching = (jnp.abs(contacts.gap) <= contacts.round_off) & (speed > 0)
     _, acceleration = reaction(t, bounced, jnp.zeros_like(touching), system)
     # What the law restores of the speed at the next bounce.
-    impulse = system.frictionless.normal_impulse(-speed, inverse_mass)
+    impulse = push_along_normal(system.contact_law, -speed, inverse_mass)
     restitution = impulse * inverse_mass / jnp.where(touching, speed, 1.0) - 1
     return _bounces(speed, restitution, acceleration, touching)
 

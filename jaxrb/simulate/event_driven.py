@@ -18,7 +18,7 @@ from .closing import Tolerance
 from .course import Status, start_course
 from .detectors import EndOfStep, Interior
 from .events import AbstractEvents, NoContacts
-from .frictional_events import FrictionalImpacts
+from .frictional_events import DirectImpacts, FrictionalImpacts
 from .impact_events import Impacts
 from .method import AbstractMethod, Run
 from .replay import Blocks, Program, Scene, trajectory
@@ -177,9 +177,10 @@ class EventDriven(AbstractMethod):
         tolerance = Tolerance(self.tolerance, self.penetration)
         if self.on_zeno == "rest":
             return ImpactsAndRest(system, tolerance)
-        if system.frictional:
-            return FrictionalImpacts(system, tolerance)
-        return Impacts(system, tolerance)
+        if not system.contact_law.frictional:
+            return Impacts(system, tolerance)
+        kind = FrictionalImpacts if system.contact_law.searched else DirectImpacts
+        return kind(system, tolerance)
 
 
 def LGVCI(dt, **options) -> EventDriven:  # noqa: N802  (the paper's name)

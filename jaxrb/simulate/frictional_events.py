@@ -1,4 +1,4 @@
-"""Impacts with friction, which take some work each."""
+"""Impacts with a part of the impulse along the surface, which take some work each."""
 
 from __future__ import annotations
 
@@ -6,17 +6,52 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from ..bodies import Phase
 from ..contact import AbstractContacts
 from ..contact.single import SingleContact, at
 from ..impact import Coulomb
 from ..impact.coulomb import Resolved, columns, known_impulse, sensitivity, solver
-from ..math import Vec3, dot
+from ..math import Vec3, dot, select, zeros_like
 from ..math.lanes import Columns
 from .events import Contacts, Reset
 from .impact_events import AbstractImpacts
+
+
+class DirectImpacts(AbstractImpacts):
+    """Impacts whose impulse a law says in closed form.
+
+    They are deferred for the sake of its answer whether they end.
+    """
+
+    deferred = True
+
+    def resolve(self, phase, contacts, event):
+        _, _, ended = self._impulse(phase, contacts, event.contact)
+        return (), ended
+
+    def reset(self, t, end, contacts, event, resolution, mode):
+        contact, impulse, _ = self._impulse(end, contacts, event.contact)
+        return Reset(contact.apply(impulse, end, self.system.inertial), mode, event)
+
+    def _impulse(
+        self, phase: Phase, contacts: AbstractContacts, struck: Contacts
+    ) -> tuple[SingleContact, Vec3, Bool[Array, ""]]:
+        """The contact that is struck, its impulse in its frame [N s], and whether that was found;
+        0 if not, and without an impact.
+
+        The law is only asked about a contact that approaches, with its numbers there.
+        """
+        contact = contacts.single(phase, struck, self.system.inertial)
+        happens = jnp.any(struck)
+        first = jnp.arange(struck.size).reshape(struck.shape) == 0
+        law = at(jnp.where(happens, struck, first), self.system.contact_law)
+        zero = jnp.zeros_like(contact.velocity.z)
+        approaching = select(happens, contact.velocity, Vec3(zero, zero, zero - 1))
+        resolved = law.resolve(contact.inverse_inertia, approaching, None)
+        impulse = select(happens & resolved.ended, resolved.impulse, zeros_like(resolved.impulse))
+        return contact, impulse, resolved.ended | ~happens
 
 
 class FrictionalImpulse(NamedTuple):

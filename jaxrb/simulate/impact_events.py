@@ -9,6 +9,7 @@ from jaxtyping import Array, Float
 
 from ..bodies import Phase
 from ..contact import AbstractContacts, ContactKinematics, HalfSpaceContacts
+from ..impact.laws import push_along_normal
 from .accumulation import remaining_bounces
 from .closing import Tolerance, gap_tolerance, steepness
 from .events import AbstractEvents, Contacts, Event, Guards, Kind, Reset
@@ -39,8 +40,8 @@ class Impacts(AbstractImpacts):
 
     def reset(self, t, end, contacts, event, resolution, mode):
         motion = contacts.kinematics(end, self.system.inertial)
-        law = self.system.frictionless
-        impulse = law.normal_impulse(motion.normal_velocity, motion.inverse_mass)
+        law = self.system.contact_law
+        impulse = push_along_normal(law, motion.normal_velocity, motion.inverse_mass)
         after = contacts.apply_impulse(end, impulse, event.contact, self.system.inertial)
         return Reset(after, mode, event)
 

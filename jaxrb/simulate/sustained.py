@@ -23,6 +23,7 @@ from jaxtyping import Array, Bool, Float
 from ..bodies import Phase
 from ..contact import AtHalfSpaces, ContactKinematics
 from ..flows import AbstractFlow, Step
+from ..impact.laws import push_along_normal
 from ..math import Quat, Vec3, cross, dot, norm, select, zeros_like
 from ..math.rarely import if_any, where_any
 from ..math.safe import safe_divide
@@ -130,12 +131,12 @@ def bounce(
 
 
 def _bounce_of_free(end, contacts, motion, struck, held, system) -> tuple[Phase, Held]:
-    law = system.frictionless.normal_impulse(motion.normal_velocity, motion.inverse_mass)
+    law = push_along_normal(system.contact_law, motion.normal_velocity, motion.inverse_mass)
     return contacts.apply_impulse(end, law, struck, system.inertial), held
 
 
 def _bounce_of_held(end, contacts, motion, struck, held, system) -> tuple[Phase, Held]:
-    law = system.frictionless.normal_impulse(motion.normal_velocity, motion.inverse_mass)
+    law = push_along_normal(system.contact_law, motion.normal_velocity, motion.inverse_mass)
     change = jnp.where(struck, motion.inverse_mass * law, -motion.normal_velocity)
     fixed = jax.lax.stop_gradient((contacts, motion, change, system))
 

@@ -14,7 +14,8 @@ from ..bodies import ConstantForce, Dynamics, Inertial, Phase, State
 from ..bodies.rigid_body import possible_inertia
 from ..bodies.state import UNIT_TOLERANCE, check_bodies, from_phase, to_phase
 from ..contact import AbstractContactSet, AtHalfSpaces, Moving, all_contacts
-from ..impact import AbstractContactLaw, Coulomb, Frictionless
+from ..impact import AbstractContactLaw
+from ..impact.laws import law_of_each
 from ..math import Vec3, cross, dot
 from .results import Code, first_failure
 from .world import World
@@ -34,11 +35,6 @@ class System(eqx.Module):
         """Masses and inertia tensors."""
         return self.dynamics.inertial
 
-    @property
-    def frictional(self) -> bool:
-        """Whether impacts have to be resolved in their course."""
-        return self.contacts is not None and isinstance(self.contact_law, Coulomb)
-
     def at_half_spaces(self, phase: Phase) -> AtHalfSpaces:
         """The contacts, of a world in which bodies do not touch each other."""
         assert self.contacts is not None
@@ -46,12 +42,6 @@ class System(eqx.Module):
         contacts = self.contacts.find(jnp.zeros_like(phase.position.x[0]), phase)
         assert isinstance(contacts, AtHalfSpaces)
         return contacts
-
-    @property
-    def frictionless(self) -> Frictionless:
-        """The law, of a world without friction."""
-        assert isinstance(self.contact_law, Frictionless)
-        return self.contact_law
 
 
 def body_order(world: World) -> np.ndarray:
@@ -133,17 +123,7 @@ def _law(world: World, contacts: AbstractContactSet) -> AbstractContactLaw:
         laws.append(special.law)
         for pair in special.partners(len(world.obstacles)):
             own[(listed == pair).all(axis=1)] = len(laws) - 1
-    own = own.reshape(contacts.shape)
-    restitution = jnp.stack([law.restitution for law in laws])[own]
-    if not world.frictional:
-        return eqx.tree_at(lambda law: law.restitution, Frictionless(), restitution)
-    friction = jnp.stack([law.coefficient_of_friction for law in laws])[own]
-    hypothesis = next(law.hypothesis for law in laws if isinstance(law, Coulomb))
-    return eqx.tree_at(
-        lambda law: (law.friction, law.restitution),
-        Coulomb(0.0, 0.0, hypothesis),
-        (friction, restitution),
-    )
+    return law_of_each(laws, own.reshape(contacts.shape))
 
 
 def partners(world: World, contacts: AbstractContactSet) -> Int[np.ndarray, "n_contacts 2"]:
@@ -218,7 +198,7 @@ def initial_code(
     joined = jnp.ones((), bool)
     if system.inertial.pivot is not None:
         joined = jnp.all(_satisfied(system.inertial, phase))
-    lawful = system.contact_law.lawful()
+    lawful = jnp.all(system.contact_law.lawful())
     penetrating = lost = jnp.zeros((), bool)
     if system.contacts is not None:
         contacts = system.contacts.find(t0, phase)

@@ -13,10 +13,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from .._text import described
-from .._validate import known, real_array, require
+from .._validate import real_array, require
 from ..bodies import AbstractLoad, ConstantForce, Pin, RigidBody
 from ..contact import Moving
-from ..impact import AbstractContactLaw, Coulomb, Frictionless
+from ..impact import AbstractContactLaw, Frictionless
+from ..impact.laws import of_one_kind
 from ..shapes.base import AbstractShape
 from .describe import describe_world
 from .pair_law import PairLaw
@@ -32,10 +33,12 @@ class World(eqx.Module):
             the bodies can be computed.
         joints: at most one `Pin` per body.
         gravity: acceleration, world frame [m/s^2], shape (3,).
-        contact_law: what happens at an impact; by default `Frictionless()`, without any loss.
+        contact_law: what happens at an impact, any law; by default `Frictionless()`, without any
+            loss.
         forces: on bodies, besides gravity; any number per body.
         pairs: indices of the bodies that can hit each other, i < j; by default all pairs.
-        pair_laws: laws of single pairs in place of `contact_law`; the last that fits holds.
+        pair_laws: laws of single pairs in place of `contact_law`; the last that fits holds. All
+            laws of a world are of one kind, `Frictionless` ones besides.
 
     Raises:
         ValueError: naming the argument that is not understood.
@@ -96,19 +99,10 @@ class World(eqx.Module):
                 raise ValueError(
                     f"World.pair_laws: the bodies {special.bodies} are none of World.pairs."
                 )
-        for law in self._laws:
-            # Not those derived from them: laws of several contacts become one of these two.
-            if type(law) not in (Frictionless, Coulomb):
-                raise ValueError(
-                    f"World.contact_law must be Frictionless or Coulomb; {type(law).__name__} is a "
-                    "law of single impacts (solve_impact) alone."
-                )
-        names = {law.hypothesis.name for law in self._laws if isinstance(law, Coulomb)}
-        if len(names) > 1:
-            raise ValueError(
-                "World.pair_laws must have the same hypothesis as World.contact_law; got "
-                f"{sorted(names)}."
-            )
+        try:
+            of_one_kind(self._laws)
+        except ValueError as error:
+            raise ValueError(f"World.contact_law and World.pair_laws must be {error}") from None
 
     @property
     def _laws(self) -> list[AbstractContactLaw]:
@@ -122,13 +116,12 @@ class World(eqx.Module):
     @property
     def elastic(self) -> bool:
         """Whether no impact is known to lose energy, so that none can bring a body to rest."""
-        known_ones = [known(law.restitution) for law in self._laws]
-        return not self.frictional and all(e is not None and np.all(e == 1) for e in known_ones)
+        return all(law.elastic for law in self._laws)
 
     @property
     def frictional(self) -> bool:
         """Whether there is friction at any contact."""
-        return any(isinstance(law, Coulomb) for law in self._laws)
+        return any(law.frictional for law in self._laws)
 
     def _check_joints(self):
         pinned = [pin.body for pin in self.joints]

@@ -418,10 +418,6 @@ REFUSED = {
     "force": (r"ConstantForce.force must have shape", lambda: rb.ConstantForce(0, (0, 1))),
     "gravity": (r"World.gravity must have shape \(3,\)", lambda: rb.World([BALL], gravity=-9.81)),
     "gravity nan": (r"World.gravity must be finite", lambda: rb.World([BALL], gravity=(0, 0, NAN))),
-    "law of single impacts": (
-        r"World.contact_law must be Frictionless or Coulomb; Rough is",
-        lambda: rb.World([BALL], contact_law=rb.Rough(0.8, 0.5)),
-    ),
     "law": (r"World.contact_law must be a contact law", lambda: rb.World([BALL], contact_law=0.5)),
     "SaveAt of nothing": (r"exactly one of", rb.SaveAt),
     "SaveAt of two": (r"exactly one of", lambda: rb.SaveAt(every=1, final=True)),

@@ -262,6 +262,7 @@ def test_laws_of_pairs():
         np.testing.assert_allclose(sol.final.velocity[:, 0], after, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_friction_of_a_pair_alone():
     """A ball slides through its impact with the second plane, whose law has friction: it loses
     mu (1 + e) v of its speed along it, and its derivatives are those of this formula."""
@@ -384,7 +385,7 @@ def test_single_precision():
             {"pairs": (), "pair_laws": [rb.PairLaw(rb.Frictionless(), 1, other=0)]},
         ),
         (
-            r"must have the same hypothesis",
+            r"must be laws of one kind .*Stronge.*Newton",
             {
                 "contact_law": rb.Coulomb(0.1),
                 "pair_laws": [rb.PairLaw(rb.Coulomb(0.1, 1.0, rb.Newton()), 0, other=1)],
