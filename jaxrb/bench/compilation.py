@@ -17,8 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..impact import Frictionless
-from .gradient import programs
+from .gradient import LAWS, programs
 from .problem import describe, set_precision
 from .timing import Spread
 
@@ -32,23 +31,25 @@ def run(batches: tuple[int, ...], rounds: int, dtype: str) -> None:
     print(describe(dtype))
     print(f"{'batch':>6}  {'program':<20} {'cache':<6} {'trace [s]':<22} lower and compile [s]")
     for batch in batches:
-        for name in PROGRAMS:
-            _run_program(name, batch, rounds, dtype)
+        for law in LAWS:
+            print(law)
+            for name in PROGRAMS:
+                _run_program(law, name, batch, rounds, dtype)
     print(f"  median of {rounds} rounds (least .. most)\n")
 
 
-def _run_program(name: str, batch: int, rounds: int, dtype: str) -> None:
+def _run_program(law: str, name: str, batch: int, rounds: int, dtype: str) -> None:
     taken = {"cold": [], "warm": []}
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as cache:
             for seconds in taken.values():
-                seconds.append(_in_process(name, batch, dtype, cache))
+                seconds.append(_in_process(law, name, batch, dtype, cache))
     for kind, seconds in taken.items():
         trace, compilation = (str(Spread.of(column)) for column in np.transpose(seconds))
         print(f"{batch:>6}  {name:<20} {kind:<6} {trace:<22} {compilation}")
 
 
-def _in_process(name: str, batch: int, dtype: str, cache: str) -> list[float]:
+def _in_process(law: str, name: str, batch: int, dtype: str, cache: str) -> list[float]:
     environment = {
         **os.environ,
         "JAX_COMPILATION_CACHE_DIR": cache,
@@ -56,7 +57,7 @@ def _in_process(name: str, batch: int, dtype: str, cache: str) -> list[float]:
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
     }
-    command = [sys.executable, "-m", __name__, name, str(batch), dtype]
+    command = [sys.executable, "-m", __name__, law, name, str(batch), dtype]
     done = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
     # Shown only on failure: XLA's loader warns of tuning flags that it takes for missing
     # features of the machine, pages of it.
@@ -65,9 +66,9 @@ def _in_process(name: str, batch: int, dtype: str, cache: str) -> list[float]:
     return json.loads(done.stdout)
 
 
-def measure(name: str, batch: int) -> tuple[float, float]:
+def measure(law: str, name: str, batch: int) -> tuple[float, float]:
     """Seconds to trace, and to lower and compile, a program for a batch of heights."""
-    program = programs(Frictionless())[name]
+    program = programs(LAWS[law]())[name]
     world = program.args[0]
     example = jax.ShapeDtypeStruct((batch,), jnp.result_type(float))
     times = [time.perf_counter()]
@@ -79,5 +80,5 @@ def measure(name: str, batch: int) -> tuple[float, float]:
 
 
 if __name__ == "__main__":
-    set_precision(sys.argv[3])
-    print(json.dumps(measure(sys.argv[1], int(sys.argv[2]))))
+    set_precision(sys.argv[4])
+    print(json.dumps(measure(sys.argv[1], sys.argv[2], int(sys.argv[3]))))
