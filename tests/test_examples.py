@@ -22,6 +22,19 @@ def test_throw_to_target():
     assert last < 1e-3
 
 
+@pytest.mark.slow
+def test_powered_landing(tmp_path):
+    import powered_landing as example
+
+    with jax.numpy_dtype_promotion("standard"):
+        (place, velocity, tilt, spin), _ = example.main(tmp_path)
+    assert place < 0.05
+    assert velocity < 0.1
+    assert tilt < 0.02
+    assert spin < 0.1
+    assert (tmp_path / "powered_landing.png").stat().st_size > 10_000
+
+
 def dop853(rate, start, ts):
     """At the times ts, to some 1e-12."""
     span = (0.0, ts[-1])
