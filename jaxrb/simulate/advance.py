@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool
 
 from ..math import select, zeros_like
 from .course import Course, Status
-from .events import AbstractEvents, Event
+from .events import AbstractEvents, Event, Reset
 from .log import Log, no_event
 from .progress import report
 from .results import Code
@@ -91,20 +91,19 @@ def _iteration(plan: Plan, grid: TimeGrid, events: AbstractEvents, carry: _Carry
     t = t + trial
     contacts = events.contacts(t, end)
     guards = events.guards(t, end, contacts, mode, grid.dt)
-    if events.deferred:
-        end_mode, event = mode, guards.event
-        after = end
-    else:
-        after, end_mode, event = events.reset(t, end, contacts, guards.event, None, mode)
+    reset = Reset(end, mode, guards.event)
+    if not events.deferred:
+        reset = events.reset(t, end, contacts, guards.event, None, mode)
+    event = reset.event
     inspection = plan.detector.inspect(carry.inspected, t, course.phase, end, trial, mode, events)
     resolution = time_resolution(course)
     case, bracket, failure = classify(
-        grid, course, status, search, guards, event, error, inspection.doubtful
+        grid, course, status, search, guards, reset, error, inspection.doubtful
     )
 
     accept = case.accept
-    phase = select(accept, select(case.event, after, end), course.phase)
-    mode = select(case.event, end_mode, mode)
+    phase = select(accept, select(case.event, reset.phase, end), course.phase)
+    mode = select(case.event, reset.mode, mode)
     if work is not None:
         assert course.work is not None
         work = course.work + jnp.where(accept, work, 0.0)

@@ -17,6 +17,8 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
+from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
 from ..bodies import Phase
@@ -92,6 +94,7 @@ class Reset(NamedTuple):
     phase: Phase
     mode: Mode
     event: Event  # of the kind that it turned out to be
+    found: Bool[ArrayLike, ""] = np.True_  # whether its equations were solved
 
 
 class AbstractEvents(eqx.Module):

@@ -73,7 +73,7 @@ class ImpactsAndRest(AbstractEvents):
         motion = contacts.kinematics(end, system.inertial)
         struck = event.contact & (event.kind != Kind.RELEASE)
         impact = jnp.any(struck)
-        bounced, kept = bounce(end, contacts, motion, struck, held, system)
+        bounced, kept, found = bounce(end, contacts, motion, struck, held, system)
         lands, acceleration = landing(t, bounced, contacts, struck, kept, self.tolerance, system)
         lands &= event.kind == Kind.LANDING
         after = stand(bounced, contacts, lands, kept, system)
@@ -88,6 +88,7 @@ class ImpactsAndRest(AbstractEvents):
             select(impact, after, end),
             select(impact, impacted, released),
             Event(kind, event.contact),
+            found | ~impact,
         )
 
     def zeno_time(self, t, final, mode: Resting, code):

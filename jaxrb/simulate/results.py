@@ -81,6 +81,10 @@ class RESULTS(Codes):
         "A frictional impact did not end: friction keeps the bodies from separating. Less "
         "friction than W_zz / |(W_xz, W_yz)| (solve_impact's condition_holds) always ends."
     )
+    held_contacts_not_solved = (
+        "A body in contacts that last was hit, and the impulses of all of them were not found: "
+        "give it fewer contacts, or end the simulation before."
+    )
 
 
 class Code(enum.IntEnum):
@@ -102,6 +106,7 @@ class Code(enum.IntEnum):
     max_steps_reached = 13
     invalid_times = 14
     impact_not_ended = 15
+    held_contacts_not_solved = 16
 
 
 def first_failure(*conditions: tuple[Array, Code]) -> Int[Array, ""]:

@@ -39,8 +39,8 @@ _ITERATIONS = 8
 # Contacts of a rigid body that can be independent of each other.
 _RANK = 6
 _REFINEMENTS = 3
-# Rounds in which contacts held may open at an impact.
-_OPENINGS = 3
+# Rounds in which contacts held may open at an impact, or close again.
+_ROUNDS = 16
 # A bounce is low if it rises by at most this part of the distance of the contact from the centre
 # of mass.
 _LOW = 0.01
@@ -120,8 +120,8 @@ def bounce(
     struck: Held,
     held: Held,
     system: System,
-) -> tuple[Phase, Held]:
-    """The phase after an impact, and the contacts that it leaves held.
+) -> tuple[Phase, Held, Bool[Array, ""]]:
+    """The phase after an impact, the contacts that it leaves held, and whether it was found.
 
     The struck contact obeys the contact law. Contacts held take part: they push if they would
     be pushed through, and are left without normal velocity, or open (Moreau's law with e = 0).
@@ -130,24 +130,61 @@ def bounce(
     return if_any(jnp.any(held), _bounce_of_held, _bounce_of_free, *arguments)
 
 
-def _bounce_of_free(end, contacts, motion, struck, held, system) -> tuple[Phase, Held]:
+def _bounce_of_free(end, contacts, motion, struck, held, system):
     law = push_along_normal(system.contact_law, motion.normal_velocity, motion.inverse_mass)
-    return contacts.apply_impulse(end, law, struck, system.inertial), held
+    after = contacts.apply_impulse(end, law, struck, system.inertial)
+    return after, held, jnp.ones((), bool)
 
 
-def _bounce_of_held(end, contacts, motion, struck, held, system) -> tuple[Phase, Held]:
+def _bounce_of_held(end, contacts, motion, struck, held, system):
     law = push_along_normal(system.contact_law, motion.normal_velocity, motion.inverse_mass)
     change = jnp.where(struck, motion.inverse_mass * law, -motion.normal_velocity)
     fixed = jax.lax.stop_gradient((contacts, motion, change, system))
-
-    def open_pulled(_, pushing):
-        contacts, motion, change, system = fixed
-        return pushing & (_solve(contacts, motion, struck | pushing, change, system) >= 0)
-
-    pushing = jax.lax.fori_loop(0, _OPENINGS, open_pulled, held)
+    pushing, found = _pushing(*fixed, struck, held)
     impulse = _solve(contacts, motion, struck | pushing, change, system)
     after = contacts.apply_impulse(end, impulse, struck | pushing, system.inertial)
-    return after, pushing
+    return after, pushing, found
+
+
+def _pushing(
+    contacts: AtHalfSpaces,
+    motion: ContactKinematics,
+    change: PerContact,
+    system: System,
+    struck: Held,
+    held: Held,
+) -> tuple[Held, Bool[Array, ""]]:
+    """Which contacts held push at an impact, and whether that was found.
+
+    A linear complementarity problem: of each contact either the impulse or the normal velocity
+    after the impact is zero, and neither is negative. By turns all contacts change sides at which
+    one is (block principal pivoting); what remains is compared with the fastest contact.
+    """
+    taking_part = struck | held
+    speed = jnp.max(jnp.where(taking_part, jnp.abs(motion.normal_velocity), 0.0))
+    enough = jnp.finfo(change.dtype).eps ** 0.5 * speed
+
+    def wrong(pushing: Held) -> tuple[Held, Bool[Array, ""]]:
+        impulse = _solve(contacts, motion, struck | pushing, change, system)
+        response = _response(contacts, impulse, system)
+        pulls = motion.inverse_mass * impulse < -enough
+        penetrates = motion.normal_velocity + response < -enough
+        missed = jnp.where(struck | pushing, jnp.abs(response - change), 0.0)
+        solved = (jnp.max(missed) <= enough) & ~jnp.any(struck & pulls)
+        return held & jnp.where(pushing, pulls, penetrates), solved
+
+    def unfinished(carry):
+        rounds, _, wrong, _ = carry
+        return (rounds < _ROUNDS) & jnp.any(wrong)
+
+    def turn(carry):
+        rounds, pushing, exchanged, _ = carry
+        pushing = pushing ^ exchanged
+        return rounds + 1, pushing, *wrong(pushing)
+
+    start = (jnp.zeros((), jnp.int32), held, *wrong(held))
+    _, pushing, remaining, solved = jax.lax.while_loop(unfinished, turn, start)
+    return pushing, solved & ~jnp.any(remaining)
 
 
 def landing(

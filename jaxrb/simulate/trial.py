@@ -17,7 +17,7 @@ from ..math.bracket import next_trial
 from ..math.once import choose_once
 from .course import Course, Status
 from .detectors import AbstractDetector
-from .events import Event, Guards, Kind
+from .events import Event, Guards, Kind, Reset
 from .results import Code, first_failure
 from .time_grid import TimeGrid
 
@@ -90,7 +90,7 @@ def classify(
     status: Status,
     search: Search,
     guards: Guards,
-    event: Event,
+    reset: Reset,
     error: Float[Array, ""],
     doubtful: Bool[Array, ""],
 ) -> tuple[Case, Bracket, Int[Array, ""]]:
@@ -111,12 +111,13 @@ def classify(
     located = struck | (narrow & (trial >= upper))
 
     first_in_step = (status.impacts_in_step == 0) & (trial > resolution)
-    grazing = located & first_in_step & (guards.steepness < 1) & (event.kind != Kind.LANDING)
+    grazing = located & first_in_step & (guards.steepness < 1) & (reset.event.kind != Kind.LANDING)
     failure = first_failure(
         (~halve & guards.search_failed, Code.closest_point_not_found),
         (~halve & ~guards.finite | jnp.isnan(error), Code.non_finite),
         (~halve & unsolved, Code.nonlinear_solve_failed),
         (locating & grazing, Code.grazing),
+        (locating & located & ~reset.found, Code.held_contacts_not_solved),
         (search.iterations > MOST_ITERATIONS, Code.root_not_found),
     )
     good = failure == Code.successful

@@ -1,6 +1,7 @@
 """Rest and sustained contact after impacts that accumulate, against closed forms and an
 independent integration."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -178,6 +179,41 @@ def test_a_ball_in_sustained_contact_bounces_off_a_wall():
     assert float(sol.accumulation_time[0]) == 0  # it starts at rest on the floor
     assert int(sol.impacts.count) == 3
     np.testing.assert_allclose(sol.final.position[0], [-0.2, 0, 0.5], rtol=0, atol=1e-13)
+
+
+def test_what_holds_a_ball_takes_part_when_it_is_hit():
+    """In a groove, against 64 walls that lean either way: the sides push where they would be
+    pushed through, and else let go (all four cases tried, one by one)."""
+    rng = np.random.default_rng(3)
+    e, sides = 0.5, np.array([[0, 0.6, 0.8], [0, -0.28, 0.96]])
+    walls = np.column_stack([-np.ones(64), rng.uniform(-1, 1, (64, 2))])
+    walls /= np.linalg.norm(walls, axis=1)[:, None]
+    before, centre = np.array([1.0, 0, 0]), np.linalg.solve(sides[:, 1:], [0.5, 0.5])
+
+    def run(wall):
+        offset = wall @ jnp.array([0.3, *centre]) - 0.5
+        planes = [*map(rb.HalfSpace, sides), rb.HalfSpace(wall, offset)]
+        world, state = ball(0.0, e, planes=planes)
+        state = eqx.tree_at(lambda s: s.position, state, jnp.array([[0.0, *centre]]))
+        save = rb.SaveAt(final=True, impacts=4)
+        return rb.simulate(world, state, rb.LGVCI(0.02, **REST), 0.31, save=save, throw=False)
+
+    def after(wall):
+        for pushing in ([], [0], [1], [0, 1]):
+            normals = np.stack([wall, *sides[pushing]])
+            change = np.array([-(1 + e) * (wall @ before), *np.zeros(len(pushing))])
+            impulses = np.linalg.solve(normals @ normals.T, change)
+            velocity = before + impulses @ normals
+            if np.all(impulses >= 0) and np.all(sides @ velocity > -1e-12):
+                return velocity, len(pushing)
+        raise AssertionError
+
+    sol = quick_jit(jax.vmap(run))(jnp.array(walls))
+    assert np.all(sol.result == rb.RESULTS.successful)
+    expected, pushing = zip(*map(after, walls), strict=True)
+    assert set(pushing) == {0, 1, 2}
+    found = sol.impacts.after.velocity[:, 0, 0]
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
 def test_a_ball_comes_to_rest_between_four_slopes():
