@@ -242,7 +242,7 @@ def simulate(world: rb.World, state: rb.State, update, h: float, t1: float):
     method = rb.EventDriven(rb.EnergyMidpoint(update), h)
     sol = rb.simulate(world, state, method, t1, save=rb.SaveAt(every=1), throw=False)
     energy = jax.vmap(partial(rb.energy, world))(sol.states)
-    off, slip = jax.vmap(partial(rb.joint_errors, world))(sol.states)
+    off, slip = jax.vmap(partial(rb.constraint_violation, world))(sol.states)
     return sol, energy, off, slip, rb.mean_reaction_forces(world, sol.ts, sol.states)
 
 

@@ -36,7 +36,7 @@ class Instance(NamedTuple):
     name: str
     friction: float
     body_velocity: tuple[float, float, float]
-    word: str
+    event_sequence: str
 
     @property
     def velocity(self) -> np.ndarray:
@@ -108,7 +108,7 @@ def hodographs(names: tuple[str, ...], rows: int, columns: int, size):
     for instance, ax in zip(shown, axes.flat, strict=True):
         problem = (ICOSAHEDRON, instance.velocity, instance.law)
         impact = rb.solve_impact(*problem, collinearity=COLLINEAR)
-        words[instance.name] = impact.word
+        words[instance.name] = impact.event_sequence
         viz.plot_hodograph(
             rb.impulse_curve(*problem, n=400),
             impact,
@@ -116,7 +116,7 @@ def hodographs(names: tuple[str, ...], rows: int, columns: int, size):
             ax=ax,
         )
         with mpl.rc_context(viz.STYLE):
-            ax.set_title(rf"{instance.name}  $\mu = {instance.friction}$:  {impact.word}")
+            ax.set_title(rf"{instance.name}  $\mu = {instance.friction}$:  {impact.event_sequence}")
     return figure, words
 
 
@@ -153,7 +153,7 @@ def impulse_curves():
         impulses.append(np.asarray(impact.impulse))
         viz.plot_impulse_curve(rb.impulse_curve(w, v, law, n=400), impact, w, v, ax=ax)
         with mpl.rc_context(viz.STYLE):
-            ax.set_title(f"{title}:  {impact.word}")
+            ax.set_title(f"{title}:  {impact.event_sequence}")
     return figure, impulses
 
 
@@ -181,9 +181,12 @@ def main(out: Path) -> dict[str, str]:
     off = np.abs(w - PIN_AND_BALL).max()
     print(f"W of pin and ball from its mass properties: {off:.1e} off the printed one")
     for instance in INSTANCES:
-        exact = rb.solve_impact(ICOSAHEDRON, instance.velocity, instance.law).word
+        exact = rb.solve_impact(ICOSAHEDRON, instance.velocity, instance.law).event_sequence
         found = words[instance.name]
-        print(f"Figure {instance.name:6s} {found:5s} (paper: {instance.word}; exactly: {exact})")
+        print(
+            f"Figure {instance.name:6s} {found:5s} "
+            f"(paper: {instance.event_sequence}; exactly: {exact})"
+        )
     for name, figure in figures.items():
         for path in viz.save_figure(figure, Path(out) / f"jia_wang_{name}.png"):
             print(f"written  {path}")

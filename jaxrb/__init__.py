@@ -39,7 +39,7 @@ from .flows import (
     SimoWong as SimoWong,
 )
 from .impact import (
-    IMPACTS as IMPACTS,
+    IMPACT_RESULTS as IMPACT_RESULTS,
     CollidingBody as CollidingBody,
     ContactMode as ContactMode,
     Coulomb as Coulomb,
@@ -83,9 +83,9 @@ from .simulate import (
     Solution as Solution,
     World as World,
     angular_momentum as angular_momentum,
+    constraint_violation as constraint_violation,
     energy as energy,
     gaps as gaps,
-    joint_errors as joint_errors,
     kinetic_energy as kinetic_energy,
     linear_momentum as linear_momentum,
     mean_reaction_forces as mean_reaction_forces,

@@ -47,7 +47,7 @@ def test_jia_wang(tmp_path, capsys):
     import jia_wang as example
 
     words = example.main(tmp_path)
-    assert words == {instance.name: instance.word for instance in example.INSTANCES}
+    assert words == {instance.name: instance.event_sequence for instance in example.INSTANCES}
     assert len(list(tmp_path.glob("*.png"))) == 4
     assert "|B^-1 d|            0.3156995896" in capsys.readouterr().out
 

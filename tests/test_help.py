@@ -86,7 +86,7 @@ def test_help_of_a_constructor():
 
 
 def test_enumerations_list_their_codes():
-    for codes in (rb.RESULTS, rb.IMPACTS):
+    for codes in (rb.RESULTS, rb.IMPACT_RESULTS):
         text = inspect.getdoc(codes) or ""
         assert "\n    successful\n" in text
         assert "\n    non_finite: " in text

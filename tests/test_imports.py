@@ -16,6 +16,7 @@ FILES = ["_validate", "_codes", "_help", "_text"]  # modules by themselves, belo
 LAYERS = [
     *FILES,
     "math",
+    "exec",
     "lie",
     "rotations",
     "shapes",
@@ -31,10 +32,10 @@ ENDS = ["viz", "io", "cli", "bench"]
 # What is known to point back, and why.
 BACK = {
     # A shape without a formula for its moments has them by quadrature, whose regions are shapes.
-    ("shapes/base", "shapes/quadrature"),
+    ("shapes/base", "shapes/moments"),
     ("shapes/base", "shapes/rounded"),
     # A region takes what one of its solids has to say.
-    ("shapes/region", "shapes/base"),
+    ("shapes/csg/normal_form", "shapes/base"),
     # The text of an object names its type.
     ("simulate/describe", "simulate/saving"),
     ("simulate/describe", "simulate/world"),

@@ -9,7 +9,7 @@ import jaxrb as rb
 from jaxrb.simulate.saving import Impacts, Stats
 
 
-@pytest.mark.parametrize("codes", [rb.RESULTS, rb.IMPACTS])
+@pytest.mark.parametrize("codes", [rb.RESULTS, rb.IMPACT_RESULTS])
 def test_codes_print_their_names(codes):
     """Every code prints its name before its remedy, and compares as before."""
     names = [name for name in ("successful", "zeno", "non_finite") if hasattr(codes, name)]
@@ -41,7 +41,7 @@ def test_arrays_of_codes_print_how_many_of_which():
     # Trees without numbers, as maps leave them.
     assert repr(jax.tree.map(lambda _: None, several)).endswith("<unknown>")
     with pytest.raises(ValueError, match="from this enumeration"):
-        rb.IMPACTS[several]
+        rb.IMPACT_RESULTS[several]
 
 
 def state(heights):

@@ -11,7 +11,7 @@ from ..impact import Frictionless
 from ..shapes import HalfSpace, Sphere
 from ..simulate import LGVCI, World, simulate
 from .problem import describe_machine, set_precision
-from .timing import Spread, round_robin
+from .timing import Quantiles, round_robin
 
 BATCHES = (1, 64)
 BODIES = (2, 8, 32)
@@ -54,7 +54,7 @@ def _compare(n: int, batch: int, rounds: int) -> None:
     worlds = {"jaxrb, jit(vmap)": batch, "MuJoCo": 1}
     rates = {name: n * N_STEPS * worlds[name] / taken for name, taken in seconds.items()}
     for name, rate in rates.items():
-        ratio = Spread.of(rate / rates["MuJoCo"]) if "MuJoCo" in rates else "-"
+        ratio = Quantiles.of(rate / rates["MuJoCo"]) if "MuJoCo" in rates else "-"
         print(f"{n:>6} {worlds[name]:>6}  {name:<22} {rate.max():>12.3g}   {ratio!s}")
     impacts = program(*arrays).impacts.count
     print(f"{'':>15}{float(impacts.mean()):.0f} impacts a world")

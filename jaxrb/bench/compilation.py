@@ -19,7 +19,7 @@ import numpy as np
 
 from .gradient import LAWS, programs
 from .problem import describe, set_precision
-from .timing import Spread
+from .timing import Quantiles
 
 BATCHES = (1024,)
 PROGRAMS = ("forward run", "reverse mode, grad")
@@ -45,7 +45,7 @@ def _run_program(law: str, name: str, batch: int, rounds: int, dtype: str) -> No
             for seconds in taken.values():
                 seconds.append(_in_process(law, name, batch, dtype, cache))
     for kind, seconds in taken.items():
-        trace, compilation = (str(Spread.of(column)) for column in np.transpose(seconds))
+        trace, compilation = (str(Quantiles.of(column)) for column in np.transpose(seconds))
         print(f"{batch:>6}  {name:<20} {kind:<6} {trace:<22} {compilation}")
 
 

@@ -19,7 +19,7 @@ from ..flows import (
 from ..shapes import Sphere
 from ..simulate import RESULTS, EventDriven, World, simulate
 from .problem import N_STEPS, describe_machine, set_precision
-from .timing import Spread, round_robin
+from .timing import Quantiles, round_robin
 
 BATCHES = (1024,)
 DT = 0.01  # [s]
@@ -55,7 +55,7 @@ def _run_batch(batch: int, rounds: int) -> None:
         contenders[_name(flow)] = lambda program=program: program(world, spins)
     seconds = round_robin(contenders, rounds)
     for name, taken in seconds.items():
-        ratio = Spread.of(taken / seconds[_name(FLOWS[0])])
+        ratio = Quantiles.of(taken / seconds[_name(FLOWS[0])])
         print(f"{batch:>6}  {name:<26} {batch * N_STEPS / taken.min():>12.3g}   {ratio}")
 
 

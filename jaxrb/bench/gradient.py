@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from ..impact import AbstractContactLaw, Coulomb, Frictionless
 from .problem import CASE, N_STEPS, describe, heights, set_precision, solve, start
-from .timing import Spread, round_robin
+from .timing import Quantiles, round_robin
 
 BATCHES = (1, 64, 1024)
 LAWS = {"without friction": Frictionless, "friction 0.3": partial(Coulomb, 0.3, restitution=1.0)}
@@ -64,6 +64,6 @@ def _run_batch(batch: int, rounds: int, law: AbstractContactLaw) -> None:
     }
     seconds = round_robin(contenders, rounds)
     for name, taken in seconds.items():
-        ratio = Spread.of(taken / seconds["forward run"])
+        ratio = Quantiles.of(taken / seconds["forward run"])
         rate = batch * N_STEPS / taken.min()
         print(f"{batch:>6}  {name:<20} {rate:>12.3g}   {ratio}")

@@ -19,7 +19,7 @@ from ..impact import (
 )
 from ..simulate import simulate_batch
 from .problem import CASE, METHOD, N_STEPS, T1, describe_machine, heights, set_precision, start
-from .timing import Spread, round_robin
+from .timing import Quantiles, round_robin
 
 BATCHES = (1, 1024, 100_000)
 STEPS = (100, 1000)  # of Euler's rule until compression would end without friction
@@ -67,9 +67,10 @@ def _in_flight(rounds: int) -> str:
     runs = {"smooth": fly(Frictionless()), "rough": fly(Coulomb(0.3, restitution=1.0))}
     seconds = round_robin(runs, rounds)
     impacts = {name: float(run().impacts.count.mean()) for name, run in runs.items()}
+    ratio = Quantiles.of(seconds["rough"] / seconds["smooth"])
     return (
         f"Case I, batch {LANES}, {N_STEPS} steps by simulate_batch: with mu = 0.3 "
-        f"({impacts['rough']:.2f} impacts a lane) {Spread.of(seconds['rough'] / seconds['smooth'])}"
+        f"({impacts['rough']:.2f} impacts a lane) {ratio}"
         f" times frictionless ({impacts['smooth']:.2f})"
     )
 
@@ -92,7 +93,7 @@ def _run_batch(batch: int, rounds: int) -> None:
     }
     seconds = round_robin(contenders, rounds)
     for name, taken in seconds.items():
-        ratio = Spread.of(taken / seconds[OURS])
+        ratio = Quantiles.of(taken / seconds[OURS])
         off = np.linalg.norm(found[name] - ours, axis=-1) / np.linalg.norm(ours, axis=-1)
         error = "-" if name == OURS else f"{np.median(off):.1e}"
         cost = taken.min() / batch * 1e6

@@ -8,7 +8,7 @@ import numpy as np
 from ..simulate import RESULTS, Solution, simulate_batch
 from . import peers
 from .problem import CASE, METHOD, N_STEPS, T1, describe, heights, set_precision, solve, start
-from .timing import Spread, round_robin
+from .timing import Quantiles, round_robin
 
 BATCHES = (1, 64, 1024, 8192)
 
@@ -41,7 +41,7 @@ def _run_batch(batch: int, rounds: int, engines: list[peers.Engine]) -> None:
     seconds = round_robin(contenders, rounds)
     rates = {name: lanes[name] * N_STEPS / seconds[name] for name in contenders}
     for name, rate in rates.items():
-        ratio = Spread.of(rate / rates[peers.REFERENCE]) if peers.REFERENCE in rates else "-"
+        ratio = Quantiles.of(rate / rates[peers.REFERENCE]) if peers.REFERENCE in rates else "-"
         print(f"{batch:>6}  {name:<26} {rate.max():>12.3g}   {ratio}")
     print(f"{'':>6}  {_work(vmapped(world, states))}")
 

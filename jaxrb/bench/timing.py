@@ -13,7 +13,7 @@ import numpy as np
 SHORTEST = 0.1
 
 
-class Spread(NamedTuple):
+class Quantiles(NamedTuple):
     """The median and range of a number over several rounds."""
 
     median: float
@@ -21,8 +21,8 @@ class Spread(NamedTuple):
     most: float
 
     @staticmethod
-    def of(values: np.ndarray) -> Spread:
-        return Spread(float(np.median(values)), float(values.min()), float(values.max()))
+    def of(values: np.ndarray) -> Quantiles:
+        return Quantiles(float(np.median(values)), float(values.min()), float(values.max()))
 
     def __str__(self) -> str:
         return f"{self.median:.3g} ({self.least:.3g} .. {self.most:.3g})"

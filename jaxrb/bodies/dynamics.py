@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..math import Vec3, dot
-from ..math.tangents import keep_rule, sparse_jvp
+from ..math.autodiff import keep_rule, sparse_jvp
 from .forces import AbstractLoad, Wrench
 from .forces.base import Time
 from .inertial import Inertial

@@ -19,7 +19,7 @@ from ..math import (
     hadamard,
     rotate,
     rotate_inverse,
-    select,
+    tree_where,
     zeros_like,
 )
 from ..math.small import stack_inertia
@@ -80,7 +80,7 @@ class Inertial(eqx.Module):
                 phase.linear_momentum + rotate(q, cross(change, pivot.arm)) * self.mass,
                 phase.angular_momentum + self.inertia.matvec(change),
             )
-            linear, angular = select(pivot.pinned, held, (linear, angular))
+            linear, angular = tree_where(pivot.pinned, held, (linear, angular))
         return Phase(phase.position, phase.orientation, linear, angular, phase.stretch)
 
     def with_pins(
@@ -105,7 +105,7 @@ class Inertial(eqx.Module):
         pinned &= dot(about, about) > round_off**2 * (dot(arm, arm) + dot(lever, lever))
         return jnp.where(pinned, dot(about, self.pivot.inertia.solve(about)), inverse_mass)
 
-    def joint_errors(self, phase: Phase) -> tuple[Vec3, Vec3]:
+    def constraint_violation(self, phase: Phase) -> tuple[Vec3, Vec3]:
         """The distance of pinned bodies from their points [m] and their slip there [m/s]; 0 for
         free ones."""
         pivot = self.pivot
@@ -114,7 +114,7 @@ class Inertial(eqx.Module):
         q, omega = phase.orientation, self.angular_velocity(phase)
         off = phase.position - pivot.point - rotate(q, pivot.arm)
         slip = self.velocity(phase) - rotate(q, cross(omega, pivot.arm))
-        return select(pivot.pinned, (off, slip), zeros_like((off, slip)))
+        return tree_where(pivot.pinned, (off, slip), zeros_like((off, slip)))
 
     def about_pivot(self) -> InertiaTensor:
         """The inertia about the points about which the bodies turn."""

@@ -35,18 +35,26 @@ from ..shapes import (
 )
 from ..shapes.base import AbstractShape, components
 from .base import AbstractContactSet
-from .bodies import Kinds, closest
-from .forms import AbstractForm, Ball, Distance, Nearest, Polytope, form, kind
-from .half_space import HalfSpaceContacts
+from .body_pairs import Kinds, closest
+from .colliders import (
+    AbstractCollider,
+    DistanceCollider,
+    PolytopeCollider,
+    SearchedCollider,
+    SphereCollider,
+    collider,
+    kind,
+)
+from .half_spaces import HalfSpaceContacts
 from .moving import Motions, Moving
+from .narrow_phase import prepare
 from .points import ContactPoints, Incidence, Points
-from .separation import prepare
 
 
 class ObstacleContacts(AbstractContactSet):
     """Contacts of solids of one kind with obstacles of one kind."""
 
-    forms: tuple[AbstractForm, AbstractForm]  # stacked
+    colliders: tuple[AbstractCollider, AbstractCollider]  # stacked
     # Of each contact the body, in the order of the phase, and the obstacle's number in the world.
     pairs: tuple[tuple[int, int], ...] = eqx.field(static=True)
     motions: Motions | None  # None where the obstacles stay
@@ -61,7 +69,7 @@ class ObstacleContacts(AbstractContactSet):
 
     @property
     def searched(self):
-        return any(isinstance(form, Nearest) for form in self.forms)
+        return any(isinstance(collider, SearchedCollider) for collider in self.colliders)
 
     def _find(self, t, phase):
         bodies = Incidence(tuple(body for body, _ in self.pairs))
@@ -72,7 +80,7 @@ class ObstacleContacts(AbstractContactSet):
             second = none, Quat(zero + 1, none)
         else:
             second = self.motions.poses(t)
-        found = closest(self.forms, first, second)
+        found = closest(self.colliders, first, second)
         here, there = found.sides
         surface = None
         if self.motions is not None:
@@ -137,18 +145,18 @@ def with_obstacles(
             movers += [] if mover is None else [mover]
         else:
             for body, solid in enumerate(solids):
-                for forms in _forms(solid, piece, place):
-                    kinds.add(forms, ((body, number), mover), mover is None)
+                for colliders in _colliders(solid, piece, place):
+                    kinds.add(colliders, ((body, number), mover), mover is None)
     sets: list[AbstractContactSet] = []
     if planes[False]:
         sets.append(HalfSpaceContacts.of(bodies, planes[False], standing=standing))
     if planes[True]:
         found = HalfSpaceContacts.of(bodies, planes[True])
         sets.append(MovingHalfSpaceContacts(found, Motions.of(movers, args)))
-    for forms, contacts in kinds.stacked():
+    for colliders, contacts in kinds.stacked():
         own, moved_by = zip(*contacts, strict=True)
         motions = None if moved_by[0] is None else Motions.of(moved_by, args)
-        sets.append(ObstacleContacts(forms, own, motions))
+        sets.append(ObstacleContacts(colliders, own, motions))
     return sets
 
 
@@ -191,10 +199,10 @@ def _parts(obstacle: AbstractShape) -> Iterator[AbstractShape]:
             yield obstacle
 
 
-def _forms(
+def _colliders(
     body: AbstractSolid, obstacle: AbstractShape, place: str
-) -> list[tuple[AbstractForm, AbstractForm]]:
-    """The forms of all contacts of a body with a piece of an obstacle that is no half-space.
+) -> list[tuple[AbstractCollider, AbstractCollider]]:
+    """The colliders of all contacts of a body with a piece of an obstacle that is no half-space.
 
     Raises:
         ValueError: naming both, if their gap cannot be computed.
@@ -208,15 +216,19 @@ def _forms(
             parts = body.strictly_convex_parts()
         except ValueError:  # it has none, as a cylinder
             parts = ()
-    balls = [form(part) for part in parts]
-    if not balls or not _exact(hole, inside=True) or any(not isinstance(b, Ball) for b in balls):
+    balls = [collider(part) for part in parts]
+    if (
+        not balls
+        or not _exact(hole, inside=True)
+        or any(not isinstance(b, SphereCollider) for b in balls)
+    ):
         raise ValueError(
             f"{place}: the gap between {_a(body)} and a cavity in the shape of {_a(hole)} "
             "is not known. Spheres can be in every solid but unions and implicit ones; capsules, "
             "boxes, polyhedra and these rounded in every convex one; all bodies in boxes and "
             "polyhedra. Spheres can also touch the Difference of a solid and any hole."
         )
-    return [(ball, Distance(components(obstacle))) for ball in balls]
+    return [(ball, DistanceCollider(components(obstacle))) for ball in balls]
 
 
 def _has_planes(shape: AbstractSolid) -> bool:
@@ -228,8 +240,8 @@ def _has_planes(shape: AbstractSolid) -> bool:
 
 def _walls(solid: AbstractSolid) -> list[HalfSpace]:
     """The half-spaces around a box or a polyhedron."""
-    polytope = form(solid)
-    assert isinstance(polytope, Polytope)
+    polytope = collider(solid)
+    assert isinstance(polytope, PolytopeCollider)
     # Faces that are only filled up repeat a real one.
     real = jnp.isfinite(polytope.offset)
     index = jnp.where(real, jnp.arange(len(real)), jnp.argmax(real))

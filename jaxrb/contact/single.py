@@ -17,7 +17,7 @@ from ..math import (
     dot,
     rotate,
     rotate_inverse,
-    select,
+    tree_where,
     zeros_like,
 )
 
@@ -103,7 +103,7 @@ class SingleContact(eqx.Module):
         for side, sign in reversed(list(zip(self.sides, (1, -1), strict=False))):
             free = jnp.any(side.body & ~inertial.pivot.pinned)
             own = change(lambda phase, side=side: at(side.body, phase.linear_momentum)) * sign
-            found = select(free, own, found)
+            found = tree_where(free, own, found)
         return found
 
     def apply(self, impulse: Vec3, phase: Phase, inertial: Inertial) -> Phase:
@@ -140,7 +140,7 @@ def _response(axes: tuple[Vec3, Vec3, Vec3], side: Side, inertial: Inertial) -> 
         return free
     about = side.arm + at(side.body, pivot.arm)
     pinned = _rates(axes, side, about, jnp.zeros_like(about.x), pivot.inertia)
-    return select(jnp.any(side.body & pivot.pinned), pinned, free)
+    return tree_where(jnp.any(side.body & pivot.pinned), pinned, free)
 
 
 def _rates(

@@ -39,7 +39,13 @@ from ..math import (
 )
 from ..math.newton import newton3, relative_error
 from .base import AbstractFlow
-from .turning import Duration, Weight, angular_velocity_half_way, turned, turning
+from .rigid_rotation import (
+    Duration,
+    GravityMoment,
+    angular_velocity_half_way,
+    rotation_problem,
+    turned,
+)
 
 
 class DirectorEnergyMomentum(AbstractFlow):
@@ -58,7 +64,7 @@ class DirectorEnergyMomentum(AbstractFlow):
     iterations: int = eqx.field(default=12, static=True)
 
     def drift(self, duration, phase, inertial, gravity):
-        m, inertia, weight, size = turning(duration, phase, inertial, gravity)
+        m, inertia, weight, size = rotation_problem(duration, phase, inertial, gravity)
         assert phase.stretch is not None
         euler = euler_tensor(inertia).rows()
         start = phase.stretch.rows() + _rigid(inertia.solve(m), euler)
@@ -89,7 +95,7 @@ class _Step(NamedTuple):
     start: Mat3  # Y [kg m^2/s]
     inertia: InertiaTensor
     euler: Mat3  # E [kg m^2]
-    weight: Weight | None
+    weight: GravityMoment | None
 
 
 def _residual(omega: Vec3, step: _Step) -> Vec3:

@@ -17,10 +17,10 @@ from jaxtyping import Array, Float
 
 from .._validate import one_of
 from ..bodies import Phase
-from ..math import Quat, Vec3, cross, dot, rotate, rotate_inverse, safe_sqrt, select
+from ..math import Quat, Vec3, cross, dot, rotate, rotate_inverse, safe_sqrt, tree_where
 from .base import AbstractFlow
 from .midpoint import Balance, no_impulse, scaled, solve
-from .turning import ballistic, following_orientation
+from .rigid_rotation import ballistic, following_orientation
 
 
 class EnergyMidpoint(AbstractFlow):
@@ -71,7 +71,7 @@ class EnergyMidpoint(AbstractFlow):
             half_way = q * p / jnp.sqrt(p.norm_squared())
             mean = rotate(half_way, cross(omega, pivot.arm))  # (339)
             held = (phase.position + mean * h, (mean * 2.0 - velocity) * inertial.mass)  # (308)
-            position, linear = select(pivot.pinned, held, (position, linear))
+            position, linear = tree_where(pivot.pinned, held, (position, linear))
         return Phase(position, orientation, linear, momentum, phase.stretch), error
 
 

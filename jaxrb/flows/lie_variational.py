@@ -22,10 +22,10 @@ import jax.numpy as jnp
 
 from ..bodies import Phase
 from ..math import InertiaTensor, Mat3, Quat, Vec3, cross, dot, solve3
+from ..math.autodiff import keep_rule, sparse_jvp
 from ..math.newton import relative_error
-from ..math.tangents import keep_rule, sparse_jvp
 from .base import AbstractFlow
-from .turning import ballistic, following_orientation
+from .rigid_rotation import ballistic, following_orientation
 
 
 class LieVariational(AbstractFlow):

@@ -24,7 +24,7 @@ from jaxtyping import Array, Float
 from ..math import InertiaTensor, Quat, Vec3, cross, dot, zeros_like
 from ..math.newton import newton3, relative_error
 from .base import AbstractFlow
-from .turning import Duration, angular_velocity_half_way, turned, turning
+from .rigid_rotation import Duration, angular_velocity_half_way, rotation_problem, turned
 
 HalfTurn = Callable[[Vec3], Quat]
 
@@ -59,7 +59,7 @@ class AbstractMidpoint(AbstractFlow):
         """F for y = h Omega/4, as a quaternion of any length but 0."""
 
     def drift(self, duration, phase, inertial, gravity):
-        m, inertia, weight, size = turning(duration, phase, inertial, gravity)
+        m, inertia, weight, size = rotation_problem(duration, phase, inertial, gravity)
         impulse = no_impulse if weight is None else _of_weight
         balance = Balance(duration, m, inertia, weight)
         _, p, following, error = solve(self.half_turn, impulse, balance, size, self.iterations)

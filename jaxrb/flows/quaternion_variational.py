@@ -24,7 +24,7 @@ from ..math import InertiaTensor, Quat, Vec3, cross, dot, rotate_inverse, zeros_
 from ..math.newton import newton3, relative_error
 from .base import AbstractFlow
 from .lie_variational import cayley_vector
-from .turning import Duration, Weight, turned, turning
+from .rigid_rotation import Duration, GravityMoment, rotation_problem, turned
 
 
 class QuaternionVariational(AbstractFlow):
@@ -44,7 +44,7 @@ class QuaternionVariational(AbstractFlow):
 
     def drift(self, duration, phase, inertial, gravity):
         h = duration
-        m, inertia, weight, size = turning(h, phase, inertial, gravity)
+        m, inertia, weight, size = rotation_problem(h, phase, inertial, gravity)
         step = _Step(h, m, inertia, weight)
         f = cayley_vector(m * (0.5 * h), inertia, self.iterations)
         if weight is not None:
@@ -61,7 +61,7 @@ class _Step(NamedTuple):
     duration: Duration  # [s]
     momentum: Vec3  # m
     inertia: InertiaTensor
-    weight: Weight | None
+    weight: GravityMoment | None
 
 
 def _residual(f: Vec3, step: _Step) -> Vec3:

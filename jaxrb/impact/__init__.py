@@ -19,7 +19,7 @@ from .laws import (
     Rough as Rough,
 )
 from .solve import (
-    IMPACTS as IMPACTS,
+    IMPACT_RESULTS as IMPACT_RESULTS,
     ContactMode as ContactMode,
     Events as Events,
     ImpactSolution as ImpactSolution,

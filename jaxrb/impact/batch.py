@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..math.spread import n_cores, spread, traced
+from ..exec.parallel import in_parallel, n_cores, traced
 from .laws import AbstractContactLaw
 from .solve import ImpactSolution, checked, raise_failure, solve
 
@@ -66,7 +66,7 @@ def solve_impact_batch(
     devices = list(jax.devices() if devices is None else devices)
     if throw and traced((shared, batched)):
         devices = devices[:1]  # one that raised a failure would leave the others waiting for it
-    solution = spread(
+    solution = in_parallel(
         _lanes,
         shared,
         batched,

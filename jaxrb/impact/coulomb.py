@@ -9,21 +9,21 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from ..math import Vec3
-from ..math.lanes import (
+from ..exec.work_queue import (
     Columns,
     Lanewise,
-    Work,
+    Task,
     along_numbers,
     of_lanes,
+    run_queue,
     unit_directions,
     where_needed,
-    work_off,
 )
+from ..math import Vec3
 from . import hodograph
-from .closing import close
 from .hypotheses import AbstractHypothesis
-from .slide import Contact, Course, Slide
+from .slide import Contact, HodographOptions, SlidingState
+from .terminal import finish_impact
 
 # The numbers of a contact that does not approach, as `columns` has them.
 _RECEDING = (1.0, 0.0, 0.0, 1.0, 0.0, 1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
@@ -66,10 +66,12 @@ def solver(hypothesis: AbstractHypothesis, collinearity: float | None = None) ->
     `Resolved.of` gives its rows their names. Where the contact does not approach all impulses
     are 0. Derivatives exist in both modes; see `of_lanes`.
     """
-    plain, derived = (Course(hypothesis, collinearity, derived) for derived in (False, True))
+    plain, derived = (
+        HodographOptions(hypothesis, collinearity, derived) for derived in (False, True)
+    )
 
     def results(problems: Columns) -> Columns:
-        return _scaled(problems, work_off(_work(plain, 8), _without_units(problems)))
+        return _scaled(problems, run_queue(_work(plain, 8), _without_units(problems)))
 
     return of_lanes(results, where_needed(partial(_jacobian, derived, 8), _approach, _RECEDING))
 
@@ -86,7 +88,7 @@ def known_impulse(hypothesis: AbstractHypothesis) -> Lanewise:
     def impulse(problems: Columns) -> Columns:
         return solver(hypothesis)(problems)[:3]
 
-    derived = Course(hypothesis, None, derived=True)
+    derived = HodographOptions(hypothesis, None, derived=True)
     return of_lanes(impulse, where_needed(partial(_jacobian, derived, 3), _approach, _RECEDING))
 
 
@@ -99,13 +101,13 @@ def sensitivity(hypothesis: AbstractHypothesis) -> Lanewise:
     return known_impulse(hypothesis).slopes
 
 
-def _jacobian(course: Course, n_results: int, problems: Columns) -> Array:
+def _jacobian(options: HodographOptions, n_results: int, problems: Columns) -> Array:
     """The Jacobian of the first results, (n_results, 11, lanes).
 
     Panels are followed along the numbers without units, of which there are fewer.
     """
     bare = _without_units(problems)
-    found = work_off(_work(course, n_results, derivatives=True), bare)
+    found = run_queue(_work(options, n_results, derivatives=True), bare)
     total, by_bare = found[:n_results], found[n_results:]
     by_bare = by_bare.reshape(n_results, len(Contact._fields), -1)
 
@@ -123,7 +125,7 @@ def _approach(problems: Columns) -> Bool[Array, " lanes"]:
 
 
 @lru_cache
-def _work(course: Course, n_results: int, derivatives: bool = False) -> Work:
+def _work(options: HodographOptions, n_results: int, derivatives: bool = False) -> Task:
     """Contacts without units, and whether they approach; the first of `solver`'s results.
 
     Its functions are jitted, so that a program that uses them several times traces them once.
@@ -132,8 +134,8 @@ def _work(course: Course, n_results: int, derivatives: bool = False) -> Work:
     def contact(problems: Columns) -> Contact:
         return Contact(*problems[:-1])
 
-    def finish(slide: Slide, problems: Columns) -> Columns:
-        total = close(course, slide, contact(problems))
+    def finish(slide: SlidingState, problems: Columns) -> Columns:
+        total = finish_impact(options, slide, contact(problems))
         rows = (
             *(total.tangential1, total.tangential2, total.normal),
             *(total.compressed_at, total.stuck_at, total.collinear_at),
@@ -141,10 +143,10 @@ def _work(course: Course, n_results: int, derivatives: bool = False) -> Work:
         )
         return jnp.stack([row.astype(problems.dtype) for row in rows[:n_results]])
 
-    work = Work(
+    work = Task(
         needed=lambda problems: problems[-1] > 0,
-        start=lambda problems: hodograph.start(course, contact(problems)),
-        turn=lambda slide, problems: hodograph.follow(course, slide, contact(problems)),
+        start=lambda problems: hodograph.start(options, contact(problems)),
+        turn=lambda slide, problems: hodograph.advance_panel(options, slide, contact(problems)),
         ended=hodograph.ended,
         finish=finish,
     )

@@ -24,15 +24,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
-from ..math.once import choose_once
+from ..math.materialize import choose_once
 from .panel import GRID, at_place, panel
 from .slide import (
     Compressed,
     Contact,
-    Course,
+    HodographOptions,
     Lane,
     Motion,
-    Slide,
+    SlidingState,
     Stage,
     choose,
     restitution,
@@ -41,7 +41,7 @@ from .slide import (
 from .variation import reach, resolved_length, resolves_changes
 
 
-def start(course: Course, contact: Contact) -> Slide:
+def start(options: HodographOptions, contact: Contact) -> SlidingState:
     """Before the impact."""
     x, y = contact.slip1, contact.slip2
     slides = x * x + y * y > 0
@@ -51,12 +51,12 @@ def start(course: Course, contact: Contact) -> Slide:
     zero, none = jnp.zeros_like(x), jnp.zeros(x.shape, jnp.int32)
     motion = Motion(cos, sin, speed, zero, zero, zero, -jnp.ones_like(x), zero)
     growth, turning = contact.rates(cos, sin)
-    if course.collinearity is None:
+    if options.collinearity is None:
         collinear = contact.on_ray(turning)
     else:
-        collinear = turning**2 <= course.collinearity**2 * (turning**2 + growth**2)
+        collinear = turning**2 <= options.collinearity**2 * (turning**2 + growth**2)
     collinear = collinear & (speed > jnp.finfo(x.dtype).eps)
-    return Slide(
+    return SlidingState(
         motion,
         Compressed(zero, zero),
         none,
@@ -64,12 +64,12 @@ def start(course: Course, contact: Contact) -> Slide:
         jnp.ones_like(x),
         zero,
         none,
-        _straight(course, contact, motion, zero),
+        _straight(options, contact, motion, zero),
     )
 
 
 def _straight(
-    course: Course, contact: Contact, motion: Motion, settled: Lane
+    options: HodographOptions, contact: Contact, motion: Motion, settled: Lane
 ) -> Bool[Array, " lanes"]:
     """Whether what follows is a straight line to round-off, or the sliding has ended."""
     speed = motion.speed
@@ -77,7 +77,7 @@ def _straight(
     growth, turning = contact.rates(motion.cos, motion.sin)
     ended = (speed <= eps) | ((growth < 0) & (speed * contact.fastest() <= -eps * growth))
     on_ray = contact.on_ray(turning)
-    if course.derived:
+    if options.derived:
         settled = on_ray & (settled < jnp.log(eps))
         return ended | settled | _converges(contact, motion, growth, turning)
     # What the turning still changes of I_z where the sliding ends.
@@ -104,12 +104,12 @@ def _converges(
     return (growth < 0) & fades & (small * small <= tiny) & (small * bend <= tiny)
 
 
-def ended(slide: Slide) -> Bool[Array, " lanes"]:
+def ended(slide: SlidingState) -> Bool[Array, " lanes"]:
     """Whether no panel is left to do."""
     return slide.straight | (slide.stage == Stage.OVER) | (slide.turns >= 200)
 
 
-def follow(course: Course, slide: Slide, contact: Contact) -> Slide:
+def advance_panel(options: HodographOptions, slide: SlidingState, contact: Contact) -> SlidingState:
     """One panel on, or to the end of compression or restitution if that comes first.
 
     A panel whose functions are not resolved to round-off is tried again, shorter.
@@ -118,13 +118,13 @@ def follow(course: Course, slide: Slide, contact: Contact) -> Slide:
     # Searching is not differentiated: what is found has its derivatives from `reach`.
     held, given = jax.lax.stop_gradient((slide, contact))
     length = _length(held, given)
-    if course.derived:
+    if options.derived:
         length = jnp.minimum(length, resolved_length(given, held.motion))
     functions = panel(held.motion, given, restoring, length)
     along = rows(given, held.compressed, restoring)
-    found, at = GRID.first_crossing(course.stage_excess(functions.motion, *along))
+    found, at = GRID.first_crossing(options.stage_excess(functions.motion, *along))
     good = functions.good
-    if course.derived:
+    if options.derived:
         good = good & resolves_changes(given, functions)
     compresses, ends, goes_on = choose_once(
         good & found & ~restoring, good & found & restoring, good & ~found, dtype=at.dtype
@@ -132,14 +132,14 @@ def follow(course: Course, slide: Slide, contact: Contact) -> Slide:
     good = compresses | ends | goes_on
     both = jnp.zeros_like(good)
     to = partial(reach, slide.motion, slide.compressed, contact, restoring, length)
-    if course.derived:
-        at, motion = to(at, found, course.stage_excess)
+    if options.derived:
+        at, motion = to(at, found, options.stage_excess)
         compressed = Compressed(motion.impulse, motion.energy)
     else:
         moved = functions.motion
         compressed = Compressed(*GRID.interpolate(at, moved.impulse, moved.energy))
         # Mostly restitution ends on the same panel.
-        both, end = _restored_at(course, contact, moved, at, compressed)
+        both, end = _restored_at(options, contact, moved, at, compressed)
         both = both & compresses
         at = jnp.where(both, end, at)
         motion = at_place(functions, at)
@@ -147,17 +147,17 @@ def follow(course: Course, slide: Slide, contact: Contact) -> Slide:
     settled = _settled(held.settled, given, held.motion, jax.lax.stop_gradient(passed))
     stretch = slide.stretch * jnp.where(good, jnp.where(found, 1.0, 2.0), 0.4)
     collinear_at = slide.collinear_at
-    if course.collinearity is not None:
-        met, where = GRID.first_crossing(course.straightness(functions.motion, *along))
+    if options.collinearity is not None:
+        met, where = GRID.first_crossing(options.straightness(functions.motion, *along))
         met = met & good & (where <= at) & jnp.isinf(collinear_at)
-        _, straight = to(where, met, course.straightness)
+        _, straight = to(where, met, options.straightness)
         collinear_at = jnp.where(met, straight.impulse, collinear_at)
     motion = motion._replace(
         normal=jnp.where(compresses, 0.0, motion.normal),
         energy=jnp.where(compresses, 0.0, motion.energy),
     )
     motion = choose(good, motion, slide.motion)
-    return Slide(
+    return SlidingState(
         motion,
         choose(compresses, compressed, slide.compressed),
         slide.stage + (compresses | ends).astype(jnp.int32) + both.astype(jnp.int32),
@@ -165,18 +165,18 @@ def follow(course: Course, slide: Slide, contact: Contact) -> Slide:
         stretch,
         settled,
         slide.turns + 1,
-        _straight(course, contact, motion, settled),
+        _straight(options, contact, motion, settled),
     )
 
 
 def _restored_at(
-    course: Course, contact: Contact, moved: Motion, at: Lane, compressed: Compressed
+    options: HodographOptions, contact: Contact, moved: Motion, at: Lane, compressed: Compressed
 ) -> tuple[Bool[Array, " lanes"], Lane]:
     """Whether and where restitution ends on the panel on which compression does."""
     given, stored = rows(contact, compressed)
     moved = moved._replace(energy=stored.energy - moved.energy)
     now = restitution(given, moved, stored)
-    excess, serves = course.hypothesis.excess_from_compression(contact.restitution, now)
+    excess, serves = options.hypothesis.excess_from_compression(contact.restitution, now)
     found, end = GRID.first_crossing(excess, after=at)
     return found & serves, end
 
@@ -188,7 +188,7 @@ def _settled(settled: Lane, contact: Contact, motion: Motion, passed: Lane) -> L
     return jnp.where(contact.on_ray(turning), settled + decay, 0.0)
 
 
-def _length(slide: Slide, contact: Contact) -> Lane:
+def _length(slide: SlidingState, contact: Contact) -> Lane:
     """The length of the next panel in tau: a few turning times, not far beyond the next event."""
     motion, compressed, e = slide.motion, slide.compressed, contact.restitution
     normal = motion.normal

@@ -111,7 +111,7 @@ class Compressed(NamedTuple):
     energy: Lane  # E there
 
 
-class Slide(NamedTuple):
+class SlidingState(NamedTuple):
     """The state of an impact while the contact slides."""
 
     motion: Motion
@@ -124,7 +124,7 @@ class Slide(NamedTuple):
     straight: Bool[Array, " lanes"]  # the rest has a closed form
 
 
-class Course(NamedTuple):
+class HodographOptions(NamedTuple):
     """How a hodograph is followed. Static."""
 
     hypothesis: AbstractHypothesis

@@ -27,7 +27,7 @@ class ContactMode(enum.IntEnum):
     stick = 2
 
 
-class IMPACTS(Codes):
+class IMPACT_RESULTS(Codes):  # noqa: N801  (an enumeration, as RESULTS)
     """How an impact was resolved."""
 
     successful = ""
@@ -66,8 +66,8 @@ class ImpactSolution(eqx.Module):
         energy_dissipated: [J].
         events: the normal impulse at each event.
         modes: `ContactMode` at the start and at the end, shape (2,).
-        condition_holds: (18) of Jia and Wang, which is sufficient for an end of the impact.
-        result: an item of `IMPACTS`; impulses are 0 unless it is successful.
+        termination_guaranteed: (18) of Jia and Wang, which is sufficient for an end of the impact.
+        result: an item of `IMPACT_RESULTS`; impulses are 0 unless it is successful.
     """
 
     impulse: Float[Array, "3"]
@@ -75,11 +75,11 @@ class ImpactSolution(eqx.Module):
     energy_dissipated: Float[Array, ""]
     events: Events
     modes: Int[Array, "2"]
-    condition_holds: Bool[Array, ""]
-    result: IMPACTS
+    termination_guaranteed: Bool[Array, ""]
+    result: IMPACT_RESULTS
 
     @property
-    def word(self) -> str:
+    def event_sequence(self) -> str:
         """The sequence of the events, as in Figure 9: "csr", say; empty without an impact.
 
         Events at one impulse come in the order l, s, c, r. Not while traced, nor of a batch:
@@ -216,35 +216,37 @@ def solve(
     last = jnp.where(sticks & (at_s <= impulse[2]), ContactMode.stick, ContactMode.slide)
     modes = jnp.where(solved, jnp.stack([first, last]), ContactMode.apart).astype(jnp.int32)
 
-    result = IMPACTS.successful
+    result = IMPACT_RESULTS.successful
     for condition, item in (
-        (~ended, IMPACTS.not_ended),
-        (v[2] >= 0, IMPACTS.receding),
-        (~lawful, IMPACTS.invalid_contact_law),
-        (~definite, IMPACTS.invalid_inverse_inertia),
-        (~finite, IMPACTS.non_finite),
+        (~ended, IMPACT_RESULTS.not_ended),
+        (v[2] >= 0, IMPACT_RESULTS.receding),
+        (~lawful, IMPACT_RESULTS.invalid_contact_law),
+        (~definite, IMPACT_RESULTS.invalid_inverse_inertia),
+        (~finite, IMPACT_RESULTS.non_finite),
     ):
-        result = IMPACTS.where(condition, item, result)
+        result = IMPACT_RESULTS.where(condition, item, result)
     return ImpactSolution(
         impulse=impulse,
         velocity=v + change,
         energy_dissipated=-jnp.sum(impulse * (before + change / 2)),
         events=Events(at_c, jnp.where(solved, impulse[2], never), at_s, at_l),
         modes=modes,
-        condition_holds=w[2, 2] > mu * jnp.sqrt(w[0, 2] ** 2 + w[1, 2] ** 2),
+        termination_guaranteed=w[2, 2] > mu * jnp.sqrt(w[0, 2] ** 2 + w[1, 2] ** 2),
         result=result,
     )
 
 
 def raise_failure(solution: ImpactSolution) -> ImpactSolution:
     """The solution, of one impact or a batch, if there is one; raises otherwise."""
-    failed = (solution.result != IMPACTS.successful) & (solution.result != IMPACTS.receding)
+    failed = (solution.result != IMPACT_RESULTS.successful) & (
+        solution.result != IMPACT_RESULTS.receding
+    )
     if isinstance(failed, Tracer):
         return raise_inside(solution, failed)
     failed = np.asarray(failed)
     if failed.any():
         first = int(np.argmax(failed))
-        reason = IMPACTS[jax.tree.map(lambda leaf: jnp.ravel(leaf)[first], solution.result)]
+        reason = IMPACT_RESULTS[jax.tree.map(lambda leaf: jnp.ravel(leaf)[first], solution.result)]
         if failed.ndim:
             count = f"{int(failed.sum())} of {failed.size} impacts were not resolved"
             raise RuntimeError(f"{count}; the first, impact {first}: {reason}")

@@ -13,11 +13,11 @@ from ..impact import AbstractContactLaw, Coulomb, Frictionless
 from ..shapes import HalfSpace
 from ..simulate import PairLaw, World
 from .closest import ClosestPoints, solids_by_kind
+from .collision_filter import Contacts, Touch
 from .geoms import geom_kind, group_shape, half_space, inertia_ellipsoid, is_solid
-from .groups import Group, Pose, moving_groups
 from .report import Losses
-from .touching import Contacts, Touch
-from .unknown import name_of
+from .unsupported import name_of
+from .welded_groups import Group, Pose, moving_groups
 
 
 class Assembly(NamedTuple):

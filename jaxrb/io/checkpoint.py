@@ -167,14 +167,14 @@ def _joined(before: Solution, after: Solution, save: SaveAt) -> Solution:
             saved,
         )
     ts, states, reached = saved
-    ended = jnp.isfinite(before.accumulation_time)
+    ended = jnp.isfinite(before.zeno_time)
     return dataclasses.replace(
         after,
         ts=ts,
         states=states,
         reached=reached,
         impacts=_joined_impacts(before.impacts, after.impacts, save.impacts),
-        accumulation_time=jnp.where(ended, before.accumulation_time, after.accumulation_time),
+        zeno_time=jnp.where(ended, before.zeno_time, after.zeno_time),
         stats=Stats(
             steps=before.stats.steps + after.stats.steps,
             flow_evaluations=before.stats.flow_evaluations + after.stats.flow_evaluations,

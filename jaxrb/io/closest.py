@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import jax
 
-from ..contact.forms import kind
-from ..contact.separation import prepare
+from ..contact.colliders import kind
+from ..contact.narrow_phase import prepare
 from ..shapes import AbstractSolid
 
 

@@ -25,7 +25,7 @@ from .paths import existing_file, write_atomically
 from .structure import as_jax, decode, encode, host_array, numbers, with_numbers
 
 SUFFIX = ".jaxrb"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 _START = b'{"format": "jaxrb", '
 _DIGEST_SIZE = hashlib.sha256().digest_size
 

@@ -18,10 +18,10 @@ from ..shapes import (
     Placed,
     Sphere,
 )
-from .groups import EPS, Group, Pose
 from .mesh import CONVEX, convex_hull, union
 from .report import Losses
-from .unknown import name_of
+from .unsupported import name_of
+from .welded_groups import EPS, Group, Pose
 
 # From the sizes that MuJoCo gives them.
 _PRIMITIVES: dict[str, Callable[[np.ndarray], AbstractSolid]] = {

@@ -18,7 +18,7 @@ from . import urdf
 from .assembly import assemble
 from .paths import existing_file
 from .report import Losses, Report, listed
-from .unknown import note_unknown
+from .unsupported import note_unknown
 
 
 class Model(eqx.Module):

@@ -39,7 +39,7 @@ _OWN = (EventDriven, Impacts, PairLaw, SaveAt, Solution, Stats, World)
 _CLASSES: dict[str, type] = {kind.__name__: kind for kind in (*_OFFERED, *_OWN)}
 _ENUMERATIONS = {
     "RESULTS": jax.tree.structure(RESULTS.successful),
-    "IMPACTS": jax.tree.structure(impact.IMPACTS.successful),
+    "IMPACT_RESULTS": jax.tree.structure(impact.IMPACT_RESULTS.successful),
 }
 
 

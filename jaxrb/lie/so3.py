@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._help import publish
-from ..math import Mat3, Quat, Vec3, select
+from ..math import Mat3, Quat, Vec3, tree_where
 from . import quaternion
 from .dexp import (
     left_jacobian as left_jacobian,
@@ -96,9 +96,9 @@ def to_quaternion(rotation: Float[Array, "... 3 3"]) -> Float[Array, "... 4"]:
         (zz, Quat(skew.z, Vec3(zx, yz, zz))),
     ):
         larger = diagonal > largest
-        row, largest = select(larger, other, row), jnp.where(larger, diagonal, largest)
+        row, largest = tree_where(larger, other, row), jnp.where(larger, diagonal, largest)
     q = row / (2 * jnp.sqrt(largest))  # the largest is at least 1
-    return select(q.w < 0, Quat(-q.w, -q.v), q).array()
+    return tree_where(q.w < 0, Quat(-q.w, -q.v), q).array()
 
 
 publish(__name__)

@@ -21,6 +21,6 @@ from .vec import (
     norm as norm,
     rotate as rotate,
     rotate_inverse as rotate_inverse,
-    select as select,
+    tree_where as tree_where,
     zeros_like as zeros_like,
 )

@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from .autodiff import keep_rule, sparse_jvp
 from .small import Mat3, solve3
-from .tangents import keep_rule, sparse_jvp
 from .vec import Scalar, Vec3, dot
 
 Residual = Callable[[Vec3, Any], Vec3]

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Bool
 
-from .vec import select
+from .vec import tree_where
 
 
 @custom_vmap
@@ -42,6 +42,6 @@ def where_any(needed: Bool[Array, ""], function: Callable, *arguments) -> Any:
         return jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
 
     def masked(*arguments):
-        return select(needed, function(*arguments), nothing(*arguments))
+        return tree_where(needed, function(*arguments), nothing(*arguments))
 
     return if_any(needed, masked, nothing, *arguments)

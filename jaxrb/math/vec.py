@@ -142,6 +142,6 @@ def zeros_like(tree: Tree) -> Tree:
     return jax.tree.map(jnp.zeros_like, tree)
 
 
-def select(condition: Bool[Array, ...], a: Tree, b: Tree) -> Tree:
+def tree_where(condition: Bool[Array, ...], a: Tree, b: Tree) -> Tree:
     """`a` where the condition holds, else `b`, leaf by leaf."""
     return jax.tree.map(lambda u, v: jnp.where(condition, u, v), a, b)

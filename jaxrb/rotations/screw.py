@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..lie import so3
-from ..math import Quat, Vec3, cross, dot, norm, safe_divide, select, zeros_like
+from ..math import Quat, Vec3, cross, dot, norm, safe_divide, tree_where, zeros_like
 from .checks import rotation_matrices, vectors
 
 
@@ -71,7 +71,7 @@ def finite_screw(rotation: Float[Array, "... 3 3"], displacement: Float[Array, "
     k = dot(n, u)
     # Eq. (69), -D^T u/(2 (1 - cos phi)), without the small denominator.
     inward = cross(n, u) * safe_divide(q.w, sine) + cross(n, cross(u, n))
-    pose = select(sine > 0, inward * 0.5, zeros_like(u))
+    pose = tree_where(sine > 0, inward * 0.5, zeros_like(u))
     return Screw(n.array(), 2 * jnp.arctan2(sine, q.w), pose.array(), k)
 
 
@@ -130,15 +130,15 @@ def instantaneous_screw(
     n = _direction(omega, v)
     # Eq. (119): the part of x_0 across the axis, and omega x v_0/|omega|^2.
     across = cross(n, cross(x, n)) + cross(n, v) * safe_divide(jnp.ones_like(speed), speed)
-    pose = select(speed > 0, across, zeros_like(x))
+    pose = tree_where(speed > 0, across, zeros_like(x))
     return InstantaneousScrew(n.array(), speed, pose.array(), dot(n, v))
 
 
 def _direction(first: Vec3, second: Vec3) -> Vec3:
     """The unit vector along the first that is not zero, else (1, 0, 0)."""
     one, zero = jnp.ones_like(first.x), jnp.zeros_like(first.x)
-    chosen = select(norm(second) > 0, second, Vec3(one, zero, zero))
-    chosen = select(norm(first) > 0, first, chosen)
+    chosen = tree_where(norm(second) > 0, second, Vec3(one, zero, zero))
+    chosen = tree_where(norm(first) > 0, first, chosen)
     return chosen / norm(chosen)
 
 

@@ -9,16 +9,16 @@ from .box import Box as Box
 from .capsule import Capsule as Capsule
 from .cone import Cone as Cone
 from .convex_polyhedron import ConvexPolyhedron as ConvexPolyhedron
-from .csg import (
+from .csg.boolean import (
     Complement as Complement,
     Difference as Difference,
     Intersection as Intersection,
     Union as Union,
 )
+from .csg.implicit import Implicit as Implicit
 from .cylinder import Cylinder as Cylinder
 from .ellipsoid import Ellipsoid as Ellipsoid, Sphere as Sphere
 from .half_space import HalfSpace as HalfSpace
-from .implicit import Implicit as Implicit
 from .placed import Placed as Placed
 from .rounded import Rounded as Rounded
 from .scaled import Scaled as Scaled

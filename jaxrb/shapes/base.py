@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from .._validate import real_array, require_positive
 from ..math import Vec3, dot
-from .region import Region, Surfaces
+from .csg.normal_form import Region, Surfaces
 
 
 class MassProperties(eqx.Module):
@@ -138,7 +138,7 @@ class AbstractSolid(AbstractShape):
             ValueError: if they cannot be found with the accuracy of `mass_properties`.
         """
         # It knows all shapes, which need this module.
-        from .quadrature import quadrature_moments  # noqa: PLC0415
+        from .moments import quadrature_moments  # noqa: PLC0415
 
         return quadrature_moments(self)
 
@@ -149,7 +149,7 @@ class AbstractSolid(AbstractShape):
             ValueError: as `uniform_moments`.
         """
         # They know all shapes, which need this module.
-        from .quadrature import quadrature_moments  # noqa: PLC0415
+        from .moments import quadrature_moments  # noqa: PLC0415
         from .rounded import Rounded  # noqa: PLC0415
 
         return quadrature_moments(Rounded(self, radius))

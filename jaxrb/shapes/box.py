@@ -8,8 +8,8 @@ from jaxtyping import Array, Float
 
 from ..math import Vec3, dot, hadamard, norm
 from .base import AbstractSolid, Moments, flat_sign, length_parameter
+from .csg.normal_form import Surfaces, planes
 from .point import Point
-from .region import Surfaces, planes
 
 
 class Box(AbstractSolid):

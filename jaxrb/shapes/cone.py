@@ -6,8 +6,8 @@ from jaxtyping import Array, Float
 from ..math import Vec3
 from ..math.safe import safe_sqrt
 from .base import AbstractSolid, Moments, flat_sign, length_parameter
+from .csg.normal_form import Surfaces, planes, quadric
 from .cylinder import rim_support
-from .region import Surfaces, planes, quadric
 
 
 class Cone(AbstractSolid):

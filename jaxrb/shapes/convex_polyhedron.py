@@ -12,8 +12,8 @@ from scipy.spatial import ConvexHull, QhullError
 from .._validate import known, positive_count, real_array, require
 from ..math import Vec3, cross, dot, norm
 from .base import AbstractSolid, Moments
+from .csg.normal_form import Surfaces, planes
 from .point import Point
-from .region import Surfaces, planes
 
 
 class ConvexPolyhedron(AbstractSolid):

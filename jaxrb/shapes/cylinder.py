@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 from ..math import Vec3
 from ..math.safe import safe_sqrt
 from .base import AbstractSolid, Moments, flat_sign, length_parameter
-from .region import Surfaces, planes, quadric
+from .csg.normal_form import Surfaces, planes, quadric
 
 
 class Cylinder(AbstractSolid):

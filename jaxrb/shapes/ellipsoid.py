@@ -9,9 +9,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..math import Vec3, dot, hadamard, norm
-from ..math.tangents import keep_rule, sparse_jvp
+from ..math.autodiff import keep_rule, sparse_jvp
 from .base import AbstractSolid, Moments, length_parameter
-from .region import Surfaces, quadric
+from .csg.normal_form import Surfaces, quadric
 
 
 class Ellipsoid(AbstractSolid):

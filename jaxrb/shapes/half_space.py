@@ -7,7 +7,7 @@ from jaxtyping import Array, Float
 from .._validate import real_array, require
 from ..math import Vec3, dot
 from .base import AbstractShape
-from .region import Region, Surfaces, planes
+from .csg.normal_form import Region, Surfaces, planes
 
 
 class HalfSpace(AbstractShape):

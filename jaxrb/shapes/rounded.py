@@ -6,7 +6,7 @@ from jaxtyping import Array, Float
 from .._validate import real_array, require
 from ..math import Vec3
 from .base import AbstractSolid, solid_parameter
-from .region import Region
+from .csg.normal_form import Region
 
 
 class Rounded(AbstractSolid):

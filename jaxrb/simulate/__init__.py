@@ -5,9 +5,9 @@ from .event_driven import LGVCI as LGVCI, EventDriven as EventDriven
 from .method import AbstractMethod as AbstractMethod
 from .observables import (
     angular_momentum as angular_momentum,
+    constraint_violation as constraint_violation,
     energy as energy,
     gaps as gaps,
-    joint_errors as joint_errors,
     kinetic_energy as kinetic_energy,
     linear_momentum as linear_momentum,
     mean_reaction_forces as mean_reaction_forces,

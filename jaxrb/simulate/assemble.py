@@ -11,9 +11,9 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from ..bodies import Phase, State
-from .collect import Impact, compact
 from .method import Run
 from .observables import energy
+from .recorder import Impact, compact
 from .results import Code, to_result
 from .saving import Impacts, Solution, Stats
 from .system import System, body_order, partners, to_state
@@ -63,7 +63,7 @@ def assemble(
         final=final,
         result=to_result(code),
         impacts=_impacts(run, n_impacts, grid, system, world),
-        accumulation_time=jnp.take(run.zeno_time, np.argsort(body_order(world))),
+        zeno_time=jnp.take(run.zeno_time, np.argsort(body_order(world))),
         stats=stats,
     )
 

@@ -10,7 +10,7 @@ import jax
 from jaxtyping import Array, Float
 
 from ..bodies import State
-from ..math.spread import n_cores, on_cores, spread, traced
+from ..exec.parallel import in_parallel, n_cores, on_cores, traced
 from .method import AbstractMethod
 from .progress import progress_bar
 from .saving import SaveAt, Solution
@@ -80,7 +80,7 @@ def simulate_batch(
         shared, batched = (task.numbers, world), (states,)
     shows = on_cores(devices, (world, states, task.numbers))
     with progress_bar(shows and progress, n_lanes, "world") as bar:
-        solution = spread(
+        solution = in_parallel(
             _lanes,
             shared,
             batched,

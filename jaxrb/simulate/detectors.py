@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ..bodies import Phase
 from ..contact.single import at
-from ..math import select
+from ..math import tree_where
 from .events import AbstractEvents, Contacts, Mode
 from .impact_events import least
 
@@ -181,7 +181,7 @@ class Interior(AbstractDetector):
         place_again = jnp.where(state.probes % 2 == 0, halved.by_rates(), place_again)
 
         place = jnp.where(found, at(first, place), place_again)
-        dip = select(found, at(first, dips), halved)
+        dip = tree_where(found, at(first, dips), halved)
         following = _Probing(
             contact=jnp.where(found, first, state.contact & again),
             cleared=state.cleared | (state.contact & ~again),

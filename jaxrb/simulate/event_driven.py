@@ -14,16 +14,16 @@ from .._validate import finite_number, one_of, positive_count, positive_number, 
 from ..bodies import State
 from ..contact import flat_at_rest
 from ..flows import AbstractFlow, LieVariational
-from .closing import Tolerance
 from .course import Status, start_course
 from .detectors import EndOfStep, Interior
+from .differentiate import CheckpointLayout, Program, Scene, trajectory
 from .events import AbstractEvents, NoContacts
 from .frictional_events import DirectImpacts, FrictionalImpacts
 from .impact_events import Impacts
 from .method import AbstractMethod, Run
-from .replay import Blocks, Program, Scene, trajectory
 from .rest_events import ImpactsAndRest
 from .system import System, build
+from .tolerances import Tolerance
 from .trial import Plan
 from .world import World
 
@@ -158,12 +158,12 @@ class EventDriven(AbstractMethod):
             impacts=outputs.impacts,
         )
 
-    def _blocks(self, n_bodies: int, capacity: int) -> Blocks:
+    def _blocks(self, n_bodies: int, capacity: int) -> CheckpointLayout:
         max_impacts = self.max_impacts
         if max_impacts is None:
             more = 256 * n_bodies if self.on_zeno == "rest" else self._most_in_a_step
             max_impacts = capacity * n_bodies // 64 + more
-        return Blocks.of(capacity, max_impacts)
+        return CheckpointLayout.of(capacity, max_impacts)
 
     @property
     def _most_in_a_step(self) -> int:

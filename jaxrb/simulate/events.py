@@ -18,7 +18,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
 from ..bodies import Phase
@@ -82,7 +81,7 @@ class Guards(eqx.Module):
     releasing: Bool[Array, ""]  # any contact that lasts would have to pull
     gap: Float[Array, ""]  # least among the closing contacts [tolerances]
     time: Float[Array, ""]  # from the trial to contact by Newton's rule [s]
-    steepness: Float[Array, ""]  # of the event's contact; a grazing one has < 1
+    transversality: Float[Array, ""]  # of the event's contact; a grazing one has < 1
     event: Event  # that may happen here; a landing becomes an impact if the contact does not last
     finite: Bool[Array, ""]
     search_failed: Bool[Array, ""]  # the closest-point search failed although the phase is finite
@@ -94,7 +93,7 @@ class Reset(NamedTuple):
     phase: Phase
     mode: Mode
     event: Event  # of the kind that it turned out to be
-    found: Bool[ArrayLike, ""] = np.True_  # whether its equations were solved
+    found: Bool[Array, ""] | np.bool_ = np.True_  # whether its equations were solved
 
 
 class AbstractEvents(eqx.Module):

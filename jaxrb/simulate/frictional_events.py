@@ -11,10 +11,10 @@ from jaxtyping import Array, Bool, Float
 from ..bodies import Phase
 from ..contact import AbstractContacts
 from ..contact.single import SingleContact, at
+from ..exec.work_queue import Columns
 from ..impact import Coulomb
 from ..impact.coulomb import Resolved, columns, known_impulse, sensitivity, solver
-from ..math import Vec3, dot, select, zeros_like
-from ..math.lanes import Columns
+from ..math import Vec3, dot, tree_where, zeros_like
 from .events import Contacts, Reset
 from .impact_events import AbstractImpacts
 
@@ -48,9 +48,11 @@ class DirectImpacts(AbstractImpacts):
         first = jnp.arange(struck.size).reshape(struck.shape) == 0
         law = at(jnp.where(happens, struck, first), self.system.contact_law)
         zero = jnp.zeros_like(contact.velocity.z)
-        approaching = select(happens, contact.velocity, Vec3(zero, zero, zero - 1))
+        approaching = tree_where(happens, contact.velocity, Vec3(zero, zero, zero - 1))
         resolved = law.resolve(contact.inverse_inertia, approaching, None)
-        impulse = select(happens & resolved.ended, resolved.impulse, zeros_like(resolved.impulse))
+        impulse = tree_where(
+            happens & resolved.ended, resolved.impulse, zeros_like(resolved.impulse)
+        )
         return contact, impulse, resolved.ended | ~happens
 
 

@@ -10,11 +10,11 @@ from jaxtyping import Array, Float
 from ..bodies import Phase
 from ..contact import AbstractContacts, ContactKinematics, HalfSpaceContacts
 from ..impact.laws import push_along_normal
-from .accumulation import remaining_bounces
-from .closing import Tolerance, gap_tolerance, steepness
 from .events import AbstractEvents, Contacts, Event, Guards, Kind, Reset
 from .results import Code
 from .system import System
+from .tolerances import Tolerance, gap_tolerance, transversality
+from .zeno import remaining_bounces
 
 
 class AbstractImpacts(AbstractEvents):
@@ -100,7 +100,7 @@ def impact_guards(
     time = jnp.where(closing, dt * (gap - 0.5) / jnp.where(closing, -rate, 1.0), jnp.inf)
     # Of contacts that touch to the tolerance the first is the nearest, whatever round-off says.
     nearest = jnp.where(closing, jnp.maximum(gap, 1.0), jnp.inf)
-    steep = steepness(t, end, motion, allowed, system)
+    steep = transversality(t, end, motion, allowed, system)
     impact = closing if gap.size == 1 else least(nearest, system)
     return Guards(
         penetrating=jnp.any(penetrating),
@@ -108,7 +108,7 @@ def impact_guards(
         releasing=no,
         gap=jnp.min(nearest),
         time=jnp.min(time),
-        steepness=jnp.min(jnp.where(impact, steep, jnp.inf)),
+        transversality=jnp.min(jnp.where(impact, steep, jnp.inf)),
         event=Event(jnp.full((), Kind.IMPACT, jnp.int32), impact),
         finite=jnp.all(jnp.isfinite(gap + rate)),
         search_failed=search_failed,

@@ -9,7 +9,7 @@ import equinox as eqx
 from jaxtyping import Array, Bool, Float, Int
 
 from ..bodies import Phase, State
-from .collect import Impact, Times, Wanted
+from .recorder import Impact, SaveSpec, Times
 from .system import System
 from .time_grid import TimeGrid
 from .world import World
@@ -70,7 +70,7 @@ class AbstractMethod(eqx.Module):
         code: Int[Array, ""],
         grid: TimeGrid,
         times: Times,
-        wanted: Wanted,
+        wanted: SaveSpec,
         progress: bool = False,
     ) -> Run:
         """The trajectory of one world; pure and traceable.

@@ -115,7 +115,7 @@ def angular_momentum(
     return momentum if per_body else jnp.sum(momentum, axis=0)
 
 
-def joint_errors(world: World, state: State) -> tuple[Array, Array]:
+def constraint_violation(world: World, state: State) -> tuple[Array, Array]:
     """The errors of a state in its joints' constraints, world frame, each of shape (n_bodies, 3).
 
     Returns:
@@ -124,7 +124,7 @@ def joint_errors(world: World, state: State) -> tuple[Array, Array]:
         second at O(dt^2), the other flows both at round-off.
     """
     inertial = Inertial.of(world.bodies, state.position.dtype, world.pins)
-    off, slip = inertial.joint_errors(to_phase(state, inertial))
+    off, slip = inertial.constraint_violation(to_phase(state, inertial))
     return off.array(), slip.array()
 
 

@@ -10,14 +10,14 @@ from jaxtyping import Array, Float
 
 from ..bodies import Phase
 from ..contact import AtHalfSpaces
-from ..math import select
+from ..math import tree_where
 from ..math.rarely import where_any
-from .accumulation import Accumulation
-from .closing import Tolerance
 from .events import AbstractEvents, Contacts, Event, Kind, Reset, gap_at
 from .impact_events import impact_guards, least
-from .sustained import bounce, constrained_flow, initially_held, landing, reaction, stand
+from .persistent_contact import bounce, constrained_flow, initially_held, landing, reaction, stand
 from .system import System
+from .tolerances import Tolerance
+from .zeno import Accumulation
 
 
 class Resting(eqx.Module):
@@ -85,8 +85,8 @@ class ImpactsAndRest(AbstractEvents):
         kind = jnp.where(jnp.any(lands), jnp.int32(Kind.LANDING), jnp.int32(Kind.IMPACT))
         kind = jnp.where(event.kind == Kind.RELEASE, event.kind, kind)
         return Reset(
-            select(impact, after, end),
-            select(impact, impacted, released),
+            tree_where(impact, after, end),
+            tree_where(impact, impacted, released),
             Event(kind, event.contact),
             found | ~impact,
         )

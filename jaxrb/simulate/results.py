@@ -79,7 +79,7 @@ class RESULTS(Codes):
     )
     impact_not_ended = (
         "A frictional impact did not end: friction keeps the bodies from separating. Less "
-        "friction than W_zz / |(W_xz, W_yz)| (solve_impact's condition_holds) always ends."
+        "friction than W_zz / |(W_xz, W_yz)| (solve_impact's termination_guaranteed) always ends."
     )
     held_contacts_not_solved = (
         "A body in contacts that last was hit, and the impulses of all of them were not found: "

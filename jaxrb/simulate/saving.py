@@ -127,7 +127,7 @@ class Solution(eqx.Module):
         final: the last good state, that at t1 if successful.
         result: `RESULTS.successful` or why the simulation ended early.
         impacts: how many, and their record.
-        accumulation_time: of each body, when the infinitely many impacts of a Zeno sequence
+        zeno_time: of each body, when the infinitely many impacts of a Zeno sequence
             end [s], shape (n_bodies,); infinite without one. With on_zeno="stop" that is after
             the end of the simulation, with "rest" the body's first sustained contact begins.
             With friction, or where bodies touch each other, it is not predicted: NaN after `zeno`.
@@ -140,7 +140,7 @@ class Solution(eqx.Module):
     final: State
     result: RESULTS
     impacts: Impacts
-    accumulation_time: Float[Array, " n_bodies"]
+    zeno_time: Float[Array, " n_bodies"]
     stats: Stats
 
     def __getattribute__(self, name: str):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from .collect import Times, Wanted
+from .recorder import SaveSpec, Times
 from .saving import SaveAt
 from .time_grid import TimeGrid, known_time, rounded_up
 
@@ -30,7 +30,7 @@ class Schedule(NamedTuple):
     ts: Float[Array, " n"]
     times: Times
     sorted: Bool[Array, ""]
-    wanted: Wanted
+    wanted: SaveSpec
     used: int | None
 
 
@@ -53,7 +53,7 @@ def schedule(save: SaveAt, t0: Any, t1: Any, dt: Any, grid: TimeGrid, window: in
     last = jnp.asarray(grid.n_steps)[None]
     if save.every is None:
         times = Times(last, jnp.zeros_like(end))
-        return Schedule(end, times, jnp.ones((), bool), Wanted(0, False, impacts), 1)
+        return Schedule(end, times, jnp.ones((), bool), SaveSpec(0, False, impacts), 1)
     every = save.every
     step = jnp.arange(0, grid.capacity, every, dtype=jnp.int32)
     along = step < grid.n_steps
@@ -65,7 +65,7 @@ def schedule(save: SaveAt, t0: Any, t1: Any, dt: Any, grid: TimeGrid, window: in
         jnp.concatenate([ts, end]),
         Times(step, jnp.zeros_like(step, grid.dt.dtype)),
         jnp.ones((), bool),
-        Wanted(min(window // every + 1, step.size), False, impacts),
+        SaveSpec(min(window // every + 1, step.size), False, impacts),
         used,
     )
 
@@ -98,5 +98,5 @@ def _at_times(ts, t0, t1, dt, grid: TimeGrid, window: int, impacts: bool) -> Sch
     to = lambda array: jnp.asarray(array, grid.t0.dtype)  # noqa: E731
     times = Times(jnp.asarray(step), to(offset))
     return Schedule(
-        to(ts), times, jnp.asarray(in_order), Wanted(most, within, impacts), int(ts.size)
+        to(ts), times, jnp.asarray(in_order), SaveSpec(most, within, impacts), int(ts.size)
     )

@@ -15,9 +15,9 @@ from jaxtyping import Array, Float
 from .._validate import one_of, raise_inside, time_number
 from ..bodies import State
 from .assemble import assemble
-from .collect import Wanted
 from .method import AbstractMethod
 from .progress import progress_bar
+from .recorder import SaveSpec
 from .results import RESULTS, Code
 from .saving import SaveAt, Solution
 from .schedule import schedule
@@ -103,7 +103,7 @@ class Program(NamedTuple):
     """The static arguments of the compiled program."""
 
     method: AbstractMethod  # without its step size
-    wanted: Wanted
+    wanted: SaveSpec
     n_impacts: int
     failed: str
     args: tuple  # what of the arguments is no number: leaves and structure

@@ -228,7 +228,7 @@ def _satisfied(inertial: Inertial, phase: Phase) -> Bool[Array, " n_bodies"]:
     pivot = inertial.pivot
     assert pivot is not None
     omega, length = inertial.angular_velocity(phase), dot(pivot.arm, pivot.arm)
-    off, slip = inertial.joint_errors(phase)
+    off, slip = inertial.constraint_violation(phase)
     around = cross(omega, pivot.arm)
     slack = jnp.maximum(25e-6 * dot(around, around), 1e-8 * dot(omega, omega) * length)
     round_off = (8 * jnp.finfo(length.dtype).eps) ** 2

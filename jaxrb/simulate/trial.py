@@ -14,7 +14,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ..flows import AbstractFlow
 from ..math.bracket import next_trial
-from ..math.once import choose_once
+from ..math.materialize import choose_once
 from .course import Course, Status
 from .detectors import AbstractDetector
 from .events import Event, Guards, Kind, Reset
@@ -111,7 +111,9 @@ def classify(
     located = struck | (narrow & (trial >= upper))
 
     first_in_step = (status.impacts_in_step == 0) & (trial > resolution)
-    grazing = located & first_in_step & (guards.steepness < 1) & (reset.event.kind != Kind.LANDING)
+    grazing = (
+        located & first_in_step & (guards.transversality < 1) & (reset.event.kind != Kind.LANDING)
+    )
     failure = first_failure(
         (~halve & guards.search_failed, Code.closest_point_not_found),
         (~halve & ~guards.finite | jnp.isnan(error), Code.non_finite),

@@ -83,7 +83,7 @@ def _mark_events(ax: Axes, curve: ImpulseCurve, impact: ImpactSolution, drawn: n
     """Dots with letters, on the side where least is drawn; events in one place share a label."""
     normal, velocity = np.asarray(curve.impulse)[:, 2], np.asarray(curve.velocity)
     places: list[tuple[np.ndarray, list[str]]] = [(velocity[0, :2], ["0"])]
-    for name in impact.word:
+    for name in impact.event_sequence:
         moment = float(getattr(impact.events, name))
         place = np.array([np.interp(moment, normal, velocity[:, k]) for k in range(2)])
         if name == "s":
@@ -157,7 +157,7 @@ def plot_impulse_curve(
         sticking = np.linalg.solve(w[:2, :2], -v[:2, None] - w[:2, 2:] * heights)
         ax.plot(*sticking, heights, color=GREY, lw=0.9, ls=(0, (5, 3)), label="line of sticking")
         ax.plot(*impulse.T, color=BLACK, lw=1.2, label="impulse")
-        for name in impact.word:
+        for name in impact.event_sequence:
             moment = float(getattr(impact.events, name))
             place = [np.interp(moment, impulse[:, 2], impulse[:, k]) for k in range(3)]
             ax.plot(*([p] for p in place), "o", ms=3, color=BLACK)

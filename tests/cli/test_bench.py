@@ -8,7 +8,7 @@ import pytest
 from jaxrb import bench
 from jaxrb.__main__ import main
 from jaxrb.bench import bodies, compilation, flows, gradient, impact
-from jaxrb.bench.timing import Spread, round_robin
+from jaxrb.bench.timing import Quantiles, round_robin
 
 NUMBER = r"[\d.e+-]+"
 SPREAD = rf"({NUMBER}) \(({NUMBER}) \.\. ({NUMBER})\)"
@@ -124,4 +124,4 @@ def test_contenders_take_turns():
 
 
 def test_spread():
-    assert str(Spread.of(np.array([3.0, 1.0, 2.0]))) == "2 (1 .. 3)"
+    assert str(Quantiles.of(np.array([3.0, 1.0, 2.0]))) == "2 (1 .. 3)"

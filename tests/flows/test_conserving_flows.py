@@ -280,7 +280,7 @@ def test_forces_and_errors_of_a_pin():
         middle = force - (exact[1:] + exact[:-1]) / 2
         of_two = (force[1:] + force[:-1]) / 2 - exact[1:-1]
         worst.append([np.abs(e).max() / np.abs(exact).max() for e in (middle, of_two)])
-        off, slip = jax.vmap(lambda s: rb.joint_errors(world, s))(sol.states)
+        off, slip = jax.vmap(lambda s: rb.constraint_violation(world, s))(sol.states)
         assert np.abs(off).max() < 1e-13
         slips.append(np.abs(slip).max())
     one, two = np.transpose(worst)
@@ -304,7 +304,7 @@ def test_a_pendulum_pulls_at_its_pin():
     moving = rb.State(position, upright, [[0.0, 3 * 0.7, 0], [0, 0, 0]], spin)
     force = rb.reaction_forces(world, moving)
     np.testing.assert_allclose(force, [[0, 0, 20 + 2 * 0.7 * 9], [0, 0, 0]], atol=1e-13)
-    for errors in rb.joint_errors(world, moving):
+    for errors in rb.constraint_violation(world, moving):
         np.testing.assert_allclose(errors, np.zeros((2, 3)), atol=1e-15)
 
 

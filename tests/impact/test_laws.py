@@ -51,7 +51,7 @@ def test_energy_cone_and_separation(friction):
 
     for e, beta in LAWS:
         impact = jax.jit(jax.vmap(one, (0, 0, None, None)))(w, v, e, beta)
-        assert (impact.result == rb.IMPACTS.successful).all()
+        assert (impact.result == rb.IMPACT_RESULTS.successful).all()
         normal, tangential = impact.impulse[:, 2], np.hypot(*impact.impulse[:, :2].T)
         np.testing.assert_allclose(impact.velocity[:, 2], -e * v[:, 2], atol=1e-12)
         along = v[:, 2] ** 2 / w[:, 2, 2] / 2
@@ -90,7 +90,7 @@ def test_slip_after():
     smooth = rb.solve_impact(w, v, rb.Rough(0.6, -1.0))
     plain = rb.solve_impact(w, v, rb.Frictionless(0.6))
     np.testing.assert_allclose(smooth.impulse, plain.impulse, atol=1e-15)
-    assert smooth.word == plain.word == "cr"
+    assert smooth.event_sequence == plain.event_sequence == "cr"
 
 
 def _impulse(x):

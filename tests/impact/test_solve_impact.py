@@ -64,10 +64,10 @@ class TestPaper:
         law = rb.Coulomb(mu, 0.95)
         first = rb.solve_impact(W, v, law)
         second = rb.solve_impact(W, v, law, collinearity=0.03)
-        assert (first.word, second.word) == (exact, tolerant)
+        assert (first.event_sequence, second.event_sequence) == (exact, tolerant)
         np.testing.assert_allclose(second.impulse, first.impulse, rtol=0, atol=1e-15)
         # Figure 4d violates the paper's condition, and ends all the same, as it sticks.
-        assert bool(first.condition_holds) == (figure != "4d")
+        assert bool(first.termination_guaranteed) == (figure != "4d")
         sticks = "s" in exact
         assert list(first.modes) == [rb.ContactMode.slide, rb.ContactMode.slide + sticks]
 
@@ -209,8 +209,8 @@ class TestClosedForms:
         np.testing.assert_allclose(slides.impulse, [-0.384, -0.512, 3.2], atol=1e-14)
         sticks = rb.solve_impact(w, [0.3, 0.4, -1.0], rb.Coulomb(0.2, e))
         np.testing.assert_allclose(sticks.impulse, [-0.3 / 1.75, -0.4 / 1.75, 3.2], atol=1e-14)
-        assert slides.word == "lcr"
-        assert sticks.word == "lscr"
+        assert slides.event_sequence == "lcr"
+        assert sticks.event_sequence == "lscr"
         assert float(sticks.events.s) == pytest.approx(0.5 / (1.75 * 0.2), rel=1e-14)
 
     def test_infinite_friction_sticks_at_once(self):
@@ -223,7 +223,7 @@ class TestClosedForms:
         """It sticks: the tangential velocity stays 0 and Newton's rule holds normally."""
         v = np.array([0.0, 0.0, -1.0])
         stuck = rb.solve_impact(W, v, rb.Coulomb(0.5, 0.8))
-        assert stuck.word == "scr"
+        assert stuck.event_sequence == "scr"
         assert list(stuck.modes) == [rb.ContactMode.stick, rb.ContactMode.stick]
         np.testing.assert_allclose(stuck.velocity, [0, 0, 0.8], atol=1e-14)
         # Too little friction: it slides away in the centrifugal direction, evenly.
@@ -245,7 +245,7 @@ class TestClosedForms:
         result = rb.solve_impact(W, APPROACH, law)
         plastic = rb.solve_impact(W, APPROACH, rb.Coulomb(0.8, 0.0, hypothesis))
         np.testing.assert_allclose(plastic.velocity[2], 0, atol=1e-16)
-        assert plastic.word == "cr"
+        assert plastic.event_sequence == "cr"
         extra = np.asarray(result.impulse - plastic.impulse)
         if 0 < e <= 1e-3:
             law = rb.Coulomb(0.8, e / 2, hypothesis)
@@ -300,10 +300,12 @@ class TestInput:
     def test_receding_contact_has_no_impulse(self):
         for law in (rb.Coulomb(0.5), rb.Frictionless()):
             result = rb.solve_impact(W, [1.0, 0.0, 0.0], law)
-            assert rb.IMPACTS[result.result].startswith("receding: The contact does not approach")
+            assert rb.IMPACT_RESULTS[result.result].startswith(
+                "receding: The contact does not approach"
+            )
             assert list(result.modes) == [rb.ContactMode.apart] * 2
             np.testing.assert_array_equal(result.impulse, 0)
-            assert result.word == ""
+            assert result.event_sequence == ""
 
     def test_refused(self):
         with pytest.raises(ValueError, match=r"Coulomb.friction must be 0 or more; got -0.1"):
@@ -335,7 +337,7 @@ class TestInput:
         with pytest.raises(RuntimeError, match=message):
             rb.solve_impact(w, v, law)
         result = rb.solve_impact(w, v, law, throw=False)
-        assert message in rb.IMPACTS[result.result]
+        assert message in rb.IMPACT_RESULTS[result.result]
         np.testing.assert_array_equal(result.impulse, 0)
         with pytest.raises(Exception, match=message):
             jax.block_until_ready(jax.jit(rb.solve_impact)(w, v, law).impulse)
@@ -344,13 +346,13 @@ class TestInput:
         """A slip that is pushed down harder than the normal impulse lifts never ends."""
         w = np.array([[2.0, 0.0, 1.3], [0.0, 2.0, 0.0], [1.3, 0.0, 1.0]])
         result = rb.solve_impact(w, [100.0, 0.0, -1.0], rb.Coulomb(0.9), throw=False)
-        assert not bool(result.condition_holds)
-        assert result.word.endswith("r")  # it sticks in the end, and ends
+        assert not bool(result.termination_guaranteed)
+        assert result.event_sequence.endswith("r")  # it sticks in the end, and ends
 
     def test_traced_law_is_checked(self):
         solve = jax.vmap(lambda mu: rb.solve_impact(W, APPROACH, _law(mu, 0.5), throw=False).result)
         results = solve(jnp.array([0.5, -0.5]))
-        assert [bool(x) for x in results == rb.IMPACTS.invalid_contact_law] == [False, True]
+        assert [bool(x) for x in results == rb.IMPACT_RESULTS.invalid_contact_law] == [False, True]
 
 
 def _law(mu, e):

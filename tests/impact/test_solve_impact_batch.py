@@ -114,7 +114,7 @@ def test_failures_are_counted_and_the_first_is_named():
     result = rb.solve_impact_batch(bad_w, bad_v, law, batch_law=True, throw=False).result
     codes = ("receding", "successful", "invalid_inverse_inertia", "non_finite", "successful")
     for lane, code in enumerate(codes):
-        assert bool((result == getattr(rb.IMPACTS, code))[lane]), lane
+        assert bool((result == getattr(rb.IMPACT_RESULTS, code))[lane]), lane
     np.testing.assert_array_equal(many(w, v, law).impulse[0], 0)
     with pytest.raises(Exception, match="positive definite"):
         jax.block_until_ready(plain_jit(many)(bad_w, v, law).impulse)

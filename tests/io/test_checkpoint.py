@@ -109,7 +109,7 @@ def test_an_end_before_time_is_kept(tmp_path, start):
     solution = resume(path, throw=False)
     assert bool(solution.result == rb.RESULTS.zeno)
     assert 0.5 < solution.stats.time < 1.5
-    assert solution.stats.time < solution.accumulation_time[0] < 1.5
+    assert solution.stats.time < solution.zeno_time[0] < 1.5
 
 
 def test_errors(tmp_path, start):

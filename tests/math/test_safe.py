@@ -11,8 +11,8 @@ import pytest
 from jax.custom_derivatives import SymbolicZero
 
 from jaxrb.math import safe_divide, safe_sqrt
-from jaxrb.math.once import choose_once
-from jaxrb.math.tangents import sparse_jvp
+from jaxrb.math.autodiff import sparse_jvp
+from jaxrb.math.materialize import choose_once
 
 DTYPES = [jnp.float32, jnp.float64]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy.spatial.transform import Rotation
 
-from jaxrb.math import Quat, Vec3, cross, dot, hadamard, norm, rotate, rotate_inverse, select
+from jaxrb.math import Quat, Vec3, cross, dot, hadamard, norm, rotate, rotate_inverse, tree_where
 
 TIGHT = 5e-15
 SHAPES = [(), (7,), (2, 3)]
@@ -71,10 +71,10 @@ def test_array_broadcasts_components():
     np.testing.assert_array_equal(q.array(), [[4, 1, 2, 0], [4, 1, 2, 1], [4, 1, 2, 2]])
 
 
-def test_select_takes_leaf_by_leaf():
+def test_tree_where_takes_leaf_by_leaf():
     a, b = draw(4, (3,), 4), draw(5, (3,), 4)
     mask = jnp.array([True, False, True])
-    found = select(mask, Quat.of(jnp.asarray(a)), Quat.of(jnp.asarray(b))).array()
+    found = tree_where(mask, Quat.of(jnp.asarray(a)), Quat.of(jnp.asarray(b))).array()
     np.testing.assert_array_equal(found, np.where(mask[:, None], a, b))
 
 

@@ -187,7 +187,7 @@ def test_impossible_numbers_of_ones_own_law_have_a_result_code():
 
 
 def test_pinned_bodies_are_not_rough():
-    pin, pinned = rb.Pin(0, (0.0, 0.0, 0.2)), rb.EventDriven(rb.QuaternionEnergyMomentum(), 0.01)
+    pin = rb.Pin(0, (0.0, 0.0, 0.2))
     world = rb.World([BALL], [FLOOR], joints=[pin], contact_law=rb.Rough())
     with pytest.raises(ValueError, match=r"pinned body 0 can hit obstacle 0 without friction"):
         rb.simulate(

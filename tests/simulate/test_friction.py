@@ -189,4 +189,4 @@ def test_zeno_is_reported_and_not_predicted():
     world = rb.World([body], [rb.HalfSpace()], contact_law=rb.Coulomb(0.3, 0.3))
     sol = rb.simulate(world, thrown(), rb.LGVCI(dt=0.01), t1=3.0, throw=False)
     assert sol.result == rb.RESULTS.zeno
-    assert np.isnan(sol.accumulation_time).all()
+    assert np.isnan(sol.zeno_time).all()

@@ -179,6 +179,6 @@ def test_loads_on_pinned_bodies():
         method = rb.EventDriven(rb.QuaternionEnergyMomentum(), dt)
         a, b = (rb.simulate(world, state, method, 0.5).final for world in worlds)
         errors.append(np.abs(a.position - b.position).max())
-        assert np.abs(rb.joint_errors(worlds[1], b)[0]).max() < 1e-14
+        assert np.abs(rb.constraint_violation(worlds[1], b)[0]).max() < 1e-14
     assert errors[0] < 1e-3
     assert abs(np.log2(errors[0] / errors[1]) - 2) < 0.2

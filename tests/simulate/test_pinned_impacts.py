@@ -45,7 +45,7 @@ def test_a_ball_hits_a_hanging_rod(law):
     np.testing.assert_allclose(
         about_the_pin(world, sol.final), about_the_pin(world, start), atol=1e-12
     )
-    off, slip = rb.joint_errors(world, after)
+    off, slip = rb.constraint_violation(world, after)
     np.testing.assert_allclose([off, slip], 0.0, atol=1e-13)
     ball = 0.7 * (after.velocity[1] - before.velocity[1])
     np.testing.assert_allclose(record.impulse[0], -np.asarray(ball), atol=1e-13)
@@ -128,7 +128,7 @@ def test_two_pinned_balls():
     np.testing.assert_allclose(
         rb.kinetic_energy(world, sol.final), rb.kinetic_energy(world, start), rtol=1e-12
     )
-    np.testing.assert_allclose(rb.joint_errors(world, sol.final), 0.0, atol=1e-12)
+    np.testing.assert_allclose(rb.constraint_violation(world, sol.final), 0.0, atol=1e-12)
 
 
 def test_rest_is_refused():

@@ -1,0 +1,286 @@
+"""Collision geometries: the representation that the narrow phase works on.
+
+A solid is a core, turned and moved within its body, and a radius by which it is rounded:
+spheres are rounded points, capsules rounded segments. What the closest points of two cores
+need is prepared once, before a simulation.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..math import Quat, Sym3, Vec3, cross, dot, hadamard, norm, rotate, rotate_inverse
+from ..shapes import (
+    AbstractSolid,
+    Box,
+    Capsule,
+    ConvexPolyhedron,
+    Difference,
+    Ellipsoid,
+    Implicit,
+    Intersection,
+    Placed,
+    Rounded,
+    Scaled,
+    Sphere,
+)
+from ..shapes.base import AbstractShape, components
+from ..shapes.csg.extremum import Searched
+from ..shapes.csg.seeds import prepare
+from ..shapes.point import Point
+
+
+class Separation(NamedTuple):
+    """The separation of two solids, in the frame of the first body."""
+
+    gap: Float[Array, ""]  # [m]
+    normal: Vec3  # unit, into the first
+    point: Vec3  # of the second that is closest to the first [m]
+
+
+class AbstractCollider(eqx.Module):
+    """The collision geometry of a solid in its body's frame."""
+
+    @abc.abstractmethod
+    def moved(self, shift: Vec3, turn: Quat) -> AbstractCollider:
+        """Turned and then shifted."""
+
+
+class SphereCollider(AbstractCollider):
+    """A point, rounded."""
+
+    center: Vec3  # [m]
+    radius: Float[Array, ""]  # [m]
+
+    def moved(self, shift: Vec3, turn: Quat) -> SphereCollider:
+        """Turned and then shifted."""
+        return SphereCollider(rotate(turn, self.center) + shift, self.radius)
+
+
+class PolytopeCollider(AbstractCollider):
+    """A polyhedron or a segment, rounded. Components are arrays over its features."""
+
+    vertices: Vec3  # (n_vertices,) [m]
+    start: Vec3  # of each edge, (n_edges,) [m]
+    along: Vec3  # from there to its end [m]
+    left: Vec3  # unit outward normals of the two faces at it; zero for a segment
+    right: Vec3
+    normal: Vec3  # of each face, unit, (n_faces,); zero where a face is only filled up
+    offset: Float[Array, " n_faces"]  # normal . z on the face [m]; infinite there
+    radius: Float[Array, ""]  # [m]
+
+    @property
+    def has_faces(self) -> bool:
+        """Whether it is no segment."""
+        return self.normal.x.shape[-1] > 0
+
+    def moved(self, shift: Vec3, turn: Quat) -> PolytopeCollider:
+        """Turned and then shifted."""
+        start, along, left, right, normal = (
+            rotate(turn, v) for v in (self.start, self.along, self.left, self.right, self.normal)
+        )
+        vertices = rotate(turn, self.vertices) + shift
+        offset = self.offset + dot(normal, shift)
+        return PolytopeCollider(
+            vertices, start + shift, along, left, right, normal, offset, self.radius
+        )
+
+
+class EllipsoidCollider(AbstractCollider):
+    """An ellipsoid, rounded."""
+
+    semi_axes: Vec3  # [m]
+    center: Vec3  # [m]
+    turn: Quat  # from its axes to the body's
+    radius: Float[Array, ""]  # [m]
+
+    def moved(self, shift: Vec3, turn: Quat) -> EllipsoidCollider:
+        """Turned and then shifted."""
+        center = rotate(turn, self.center) + shift
+        return EllipsoidCollider(self.semi_axes, center, turn * self.turn, self.radius)
+
+    def squared(self) -> Sym3:
+        """The matrix Q for which the support function of the core is sqrt(n . Q n)."""
+        one, zero = jnp.ones_like(self.semi_axes.x), jnp.zeros_like(self.semi_axes.x)
+        basis = (Vec3(one, zero, zero), Vec3(zero, one, zero), Vec3(zero, zero, one))
+        stretched = [hadamard(self.semi_axes, rotate_inverse(self.turn, axis)) for axis in basis]
+
+        def entry(i: int, j: int):
+            return dot(stretched[i], stretched[j])
+
+        return Sym3(
+            Vec3(entry(0, 0), entry(1, 1), entry(2, 2)), Vec3(entry(1, 2), entry(0, 2), entry(0, 1))
+        )
+
+
+class DistanceCollider(AbstractCollider):
+    """Any other shape of exact signed distance outside."""
+
+    solid: AbstractShape  # in components
+
+    def moved(self, shift: Vec3, turn: Quat) -> DistanceCollider:
+        """Never asked for: balls are moved to such a solid."""
+        raise NotImplementedError
+
+
+class SearchedCollider(AbstractCollider):
+    """A solid (optionally rounded) whose closest point is found numerically."""
+
+    solid: Searched  # in components, prepared for points
+    radius: Float[Array, ""]  # [m]
+
+    def moved(self, shift: Vec3, turn: Quat) -> SearchedCollider:
+        """Never asked for, as of `DistanceCollider`."""
+        raise NotImplementedError
+
+
+class _Pose(NamedTuple):
+    """The pose of a core within its body: z -> turn(scale z) + position."""
+
+    position: Vec3  # [m]
+    turn: Quat
+    scale: Float[Array, ""]
+
+    def __call__(self, point: Vec3) -> Vec3:
+        return rotate(self.turn, point * self.scale) + self.position
+
+
+def collider(solid: AbstractSolid) -> AbstractCollider:
+    """The collider of a solid that is no union."""
+    core, pose, radius = _unwrap(solid)
+    match core:
+        case Sphere():
+            found = SphereCollider(pose.position, radius + core.radius * pose.scale)
+        case Point():
+            found = SphereCollider(pose(Vec3.of(core.position)), radius)
+        case Ellipsoid():
+            axes = Vec3.of(core.semi_axes * pose.scale)
+            found = EllipsoidCollider(axes, pose.position, pose.turn, radius)
+        case Capsule():
+            found = _segment(core, pose, radius + core.radius * pose.scale)
+        case Box():
+            found = _polytope(*_box(core), pose, radius)
+        case ConvexPolyhedron():
+            found = _polytope(*_polyhedron(core), pose, radius)
+        case Intersection() | Difference() | Implicit():
+            whole = Placed(Scaled(core, pose.scale), pose.position.array(), pose.turn.array())
+            found = SearchedCollider(components(prepare(whole, near=True)), radius)
+        case _:
+            found = DistanceCollider(components(solid))
+    return found
+
+
+def kind(shape: AbstractShape) -> str:
+    """The name of a shape, moved, scaled and rounded or not."""
+    while isinstance(shape, Rounded | Scaled | Placed):
+        shape = shape.shape
+    return type(shape).__name__
+
+
+def _unwrap(solid: AbstractSolid) -> tuple[AbstractSolid, _Pose, Float[Array, ""]]:
+    """The core that is moved, scaled and rounded; its pose, and the radius [m]."""
+    zero = jnp.zeros_like(solid.bounding_radius())
+    radius = zero
+    pose = _Pose(Vec3(zero, zero, zero), Quat(zero + 1, Vec3(zero, zero, zero)), zero + 1)
+    while isinstance(solid, Rounded | Scaled | Placed):
+        if isinstance(solid, Rounded):
+            radius = radius + solid.radius * pose.scale
+        elif isinstance(solid, Scaled):
+            pose = pose._replace(scale=pose.scale * solid.factor)
+        else:
+            turn = pose.turn * Quat.of(solid.quaternion).normalized()
+            pose = _Pose(pose(Vec3.of(solid.position)), turn, pose.scale)
+        solid = solid.shape
+    return solid, pose, radius
+
+
+def _polytope(
+    vertices: Vec3,
+    edges: tuple[Vec3, ...],
+    faces: tuple,
+    pose: _Pose,
+    radius: Array,
+) -> PolytopeCollider:
+    start, end, left, right = edges
+    normal, point, real = faces
+    start, normal = pose(start), rotate(pose.turn, normal)
+    offset = jnp.where(real, dot(normal, pose(point)), jnp.inf)
+    return PolytopeCollider(
+        pose(vertices),
+        start,
+        pose(end) - start,
+        rotate(pose.turn, left),
+        rotate(pose.turn, right),
+        normal,
+        offset,
+        radius,
+    )
+
+
+def _segment(capsule: Capsule, pose: _Pose, radius: Array) -> PolytopeCollider:
+    half = capsule.half_length
+    zero, none, no_face = (jnp.zeros_like(half, shape=shape) for shape in [(2,), (1,), (0,)])
+    ends = pose(Vec3(zero, zero, jnp.stack([-half, half])))
+    start, end = (jax.tree.map(lambda leaf, k=k: leaf[k : k + 1], ends) for k in range(2))
+    flat, no_faces = Vec3(none, none, none), Vec3(no_face, no_face, no_face)
+    return PolytopeCollider(ends, start, end - start, flat, flat, no_faces, no_face, radius)
+
+
+def _box(box: Box):
+    """Corners; edges by their ends and the normals beside them; faces."""
+    half, dtype = Vec3.of(box.half_extents), box.half_extents.dtype
+    signs = np.array(np.meshgrid(*[(-1.0, 1.0)] * 3)).reshape(3, -1).T
+    sides = np.concatenate([np.eye(3), -np.eye(3)])
+    edges = []
+    for axis in range(3):
+        for corner in signs[signs[:, axis] < 0]:
+            other = corner.copy()
+            other[axis] = 1.0
+            left, right = (corner[k] * np.eye(3)[k] for k in range(3) if k != axis)
+            edges.append([corner, other, left, right])
+    start, end, left, right = np.moveaxis(np.array(edges), 1, 0)
+
+    def scaled(factors: np.ndarray) -> Vec3:
+        x, y, z = factors.T.astype(dtype)
+        return Vec3(half.x * x, half.y * y, half.z * z)
+
+    def fixed(vectors: np.ndarray) -> Vec3:
+        return Vec3.of(jnp.asarray(vectors, dtype))
+
+    normals = fixed(sides), scaled(sides), np.ones(6, bool)
+    return scaled(signs), (scaled(start), scaled(end), fixed(left), fixed(right)), normals
+
+
+def _polyhedron(solid: ConvexPolyhedron):
+    """Like `_box`. Each edge belongs to two triangles, which run along it in opposite directions;
+    n vertices have at most 3 n - 6 edges."""
+    assert solid.faces is not None
+    faces, vertices = solid.faces, solid.vertices
+    n_edges = 3 * len(vertices) - 6
+    corners = [Vec3.of(vertices[faces[:, k]]) for k in range(3)]
+    across = cross(corners[1] - corners[0], corners[2] - corners[0])
+    area = norm(across)
+    real = area > 0
+    normal = jax.tree.map(lambda leaf: leaf / jnp.where(real, area, 1.0), across)
+
+    first, second = faces.reshape(-1), jnp.roll(faces, -1, axis=1).reshape(-1)
+    owner = jnp.repeat(jnp.arange(len(faces)), 3)
+    forward = jnp.argsort(~(first < second), stable=True)[:n_edges]
+    a, b, own = first[forward], second[forward], owner[forward]
+    # Unused edges are a point of the hull, beside faces of one normal.
+    used = a < b
+    start, end = (Vec3.of(vertices[jnp.where(used, index, 0)]) for index in (a, b))
+    # The triangle on the other side runs from b to a.
+    other = owner[jnp.argmax((first[None] == b[:, None]) & (second[None] == a[:, None]), axis=1)]
+    left, right = (
+        jax.tree.map(lambda leaf, face=face: leaf[face], normal)
+        for face in (own, jnp.where(used, other, own))
+    )
+    return Vec3.of(vertices), (start, end, left, right), (normal, corners[0], real)

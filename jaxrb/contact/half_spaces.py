@@ -1,0 +1,189 @@
+"""Contacts of bodies with half-spaces.
+
+Every body against every plane. A body that is a union has a contact for each of its parts, whose
+least gap is its own: arrays have shape (n_bodies, n_contacts), where contact number
+part * n_planes + plane is that of a part. Bodies with fewer parts than others repeat
+their first one, which changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..bodies import Inertial, Phase, RigidBody
+from ..math import Vec3, cross, dot, norm, rotate_inverse, zeros_like
+from ..shapes import AbstractSolid, HalfSpace
+from ..shapes.base import components
+from ..shapes.csg.extremum import Searched
+from .base import AbstractContacts, AbstractContactSet, Chosen, ContactKinematics, Surface
+from .single import at
+
+
+class AtHalfSpaces(AbstractContacts):
+    """Contacts of bodies with half-spaces at their closest points."""
+
+    gap: Float[Array, "n_bodies n_contacts"]
+    round_off: Float[Array, "n_bodies n_contacts"]
+    normal: Vec3  # world; components (1, n_contacts)
+    point: Vec3  # closest point of the body from its centre of mass, body frame [m]
+    lever: Vec3  # chi = rho x R^T n, body frame [m]
+    surface: Surface | None = None  # of half-spaces that move
+
+    def _kinematics(self, phase: Phase, inertial: Inertial) -> ContactKinematics:
+        """Normal velocity n . v + chi . Omega and inverse mass 1/m + chi . J^{-1} chi."""
+        mass, inertia, linear, angular = _expand(
+            (inertial.mass, inertial.inertia, phase.linear_momentum, phase.angular_momentum), 1
+        )
+        lever_over_inertia = inertia.solve(self.lever)
+        spin = dot(lever_over_inertia, angular)
+        inverse_mass = 1 / mass + dot(lever_over_inertia, self.lever)
+        if inertial.pivot is not None:
+            inertial, phase = _expand((inertial, phase), 1)
+            inverse_mass = inertial.with_pins(inverse_mass, phase, self.normal, self.lever)
+        rate, bend = dot(self.normal, linear) / mass + spin, spin**2 / norm(self.point)
+        if self.surface is not None:
+            rate = rate - dot(self.normal, self.surface.velocity)
+            bend = bend + self.surface.acceleration
+        return ContactKinematics(rate, inverse_mass, bend)
+
+    def _push(self, phase, impulse, where, inertial):
+        """Tran and Leok, eq. 61a, b."""
+        impulse = jnp.where(where, impulse, jnp.zeros_like(impulse))
+        linear, angular = jax.tree.map(
+            partial(jnp.sum, axis=1), (self.normal * impulse, self.lever * impulse)
+        )
+        return inertial.pushed(phase, linear, angular)
+
+    def _chosen(self, phase, which):
+        normal, side = at(which, self.normal), (jnp.any(which, axis=1), at(which, self.point))
+        moving = zeros_like(normal) if self.surface is None else at(which, self.surface.velocity)
+        return Chosen(normal, (side,), moving)
+
+
+class HalfSpaceContacts(AbstractContactSet):
+    """The pairs of all bodies with all half-spaces."""
+
+    # For each group of bodies with one kind of shape its parts, components stacked.
+    shapes: tuple[tuple[AbstractSolid, ...], ...]
+    normal: Vec3  # unit, components (n_planes,)
+    offset: Float[Array, " n_planes"]  # [m]
+    # Of each plane the obstacle's number in the world.
+    obstacles: tuple[int, ...] = eqx.field(static=True)
+
+    @staticmethod
+    def of(
+        bodies: Sequence[RigidBody],
+        half_spaces: Sequence[tuple[int, HalfSpace]],
+        *,
+        standing: bool = False,
+    ) -> HalfSpaceContacts:
+        """Bodies in an order in which those of one kind of shape are next to each other;
+        half-spaces with the number of the obstacle that each bounds.
+
+        With `standing` the parts of each body are strictly convex, so that a contact can last.
+        """
+        shapes = [body.centered_shape() for body in bodies]
+        solids = [shape.strictly_convex_parts() if standing else shape.parts() for shape in shapes]
+        n_parts = max(map(len, solids))
+        groups: list[list[tuple[AbstractSolid, ...]]] = []
+        for solid in solids:
+            repeated = solid + solid[:1] * (n_parts - len(solid))
+            parts = tuple(components(part) for part in repeated)
+            if groups and _kind(groups[-1][0]) == _kind(parts):
+                groups[-1].append(parts)
+            else:
+                groups.append([parts])
+        # A trailing axis of length 1 lets body quantities broadcast over the obstacles.
+        stacked = tuple(
+            jax.tree.map(lambda *leaves: jnp.stack(leaves)[:, None], *group) for group in groups
+        )
+        planes = [half_space.unit_normal_and_offset() for _, half_space in half_spaces]
+        return HalfSpaceContacts(
+            stacked,
+            Vec3.of(jnp.stack([normal for normal, _ in planes])),
+            jnp.stack([offset for _, offset in planes]),
+            tuple(number for number, _ in half_spaces),
+        )
+
+    @property
+    def n_parts(self) -> int:
+        """Parts of each body."""
+        return len(self.shapes[0])
+
+    @property
+    def searched(self) -> bool:
+        return any(isinstance(part, Searched) for parts in self.shapes for part in parts)
+
+    @property
+    def shape(self):
+        n_bodies = sum(jax.tree.leaves(parts)[0].shape[0] for parts in self.shapes)
+        return n_bodies, self.n_parts * len(self.obstacles)
+
+    @property
+    def partners(self):
+        body, contact = np.divmod(np.arange(self.number), self.n_parts * len(self.obstacles))
+        return np.stack([body, np.array(self.obstacles)[contact % len(self.obstacles)]], axis=1)
+
+    def _find(self, t, phase: Phase) -> AtHalfSpaces:
+        """Gap, closest point and lever arm of every pair (Tran and Leok, eqs. 84, 55).
+
+        Phi = n . x - d - h(-R^T n) with the support function h of the body, and the lever
+        arm chi = rho x R^T n is the derivative of Phi with respect to a rotation of the
+        body, in the body frame.
+        """
+        normal = _expand(self.normal, 0)
+        in_body = rotate_inverse(_expand(phase.orientation, 1), normal)
+        height, point = self._support(-in_body)
+        along = dot(normal, _expand(phase.position, 1))
+        offset = _expand(self.offset, 0)
+        normal, in_body, along, offset = self._for_each_part((normal, in_body, along, offset))
+        gap = along - offset - height
+        scale = jnp.abs(along) + jnp.abs(offset) + jnp.abs(height)
+        return AtHalfSpaces(
+            gap,
+            8 * jnp.finfo(gap.dtype).eps * scale,
+            normal,
+            point,
+            cross(point, in_body),
+        )
+
+    def _support(self, direction: Vec3) -> tuple[Float[Array, ...], Vec3]:
+        groups, start = [], 0
+        for parts in self.shapes:
+            n_bodies = jax.tree.leaves(parts)[0].shape[0]
+            own = jax.tree.map(lambda d, s=start, n=n_bodies: d[s : s + n], direction)
+            found = []
+            for part in parts:
+                height, point = part.support_map(own)
+                # What does not depend on the direction still has one value a pair.
+                wide = partial(jnp.broadcast_to, shape=own.x.shape)
+                found.append(jax.tree.map(wide, (height, point)))
+            groups.append(_join(found, axis=1))
+            start += n_bodies
+        return _join(groups, axis=0)
+
+    def _for_each_part(self, tree):
+        return _join([tree] * self.n_parts, axis=1)
+
+
+def _kind(parts: tuple[AbstractSolid, ...]) -> tuple:
+    """The structure that must be equal for shapes to be stacked."""
+    leaves, structure = jax.tree.flatten(parts)
+    return structure, *(leaf.shape for leaf in leaves)
+
+
+def _join(trees: list, axis: int):
+    if len(trees) == 1:
+        return trees[0]
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves, axis=axis), *trees)
+
+
+def _expand(tree, axis: int):
+    return jax.tree.map(lambda leaf: jnp.expand_dims(leaf, axis), tree)

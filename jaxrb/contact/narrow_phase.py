@@ -1,0 +1,115 @@
+"""The gap between two solids: their closest points and the normal there.
+
+In the frame of the first body. The gap is the greatest separation along any unit vector n,
+
+    s(n) = min {n . z : z in the first} - max {n . z : z in the second},
+
+which is the distance of convex solids that are apart, and minus the depth where they penetrate
+each other. The normal points into the first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+
+from ..math import Quat, Vec3, direction, rotate, rotate_inverse, tree_where
+from ..shapes import AbstractSolid
+from ..shapes.base import components
+from .colliders import (
+    AbstractCollider,
+    DistanceCollider,
+    EllipsoidCollider,
+    PolytopeCollider,
+    SearchedCollider,
+    Separation,
+    SphereCollider,
+    collider,
+    kind,
+)
+from .ellipsoids import between_smooth, smooth_and_polytope
+from .separating_axis import between_polytopes
+
+
+def prepare(
+    first: AbstractSolid, second: AbstractSolid, place: str = "World.pairs"
+) -> tuple[AbstractCollider, AbstractCollider]:
+    """The colliders in which two solids, none of them a union, are compared.
+
+    Raises:
+        ValueError: naming the place, if the closest points of such a pair are not known.
+    """
+    a, b = collider(first), collider(second)
+    if isinstance(a, SphereCollider) and not isinstance(b, SphereCollider | SearchedCollider):
+        b = DistanceCollider(components(second))
+    if isinstance(b, SphereCollider) and not isinstance(a, SphereCollider | SearchedCollider):
+        a = DistanceCollider(components(first))
+    if _rule(a, b) is None and _rule(b, a) is None:
+        names = " and a ".join(map(kind, (first, second)))
+        raise ValueError(
+            f"{place}: the closest points of a {names} are not known. Spheres can touch "
+            "every solid; ellipsoids, boxes, polyhedra, capsules, and these rounded, each other."
+        )
+    return a, b
+
+
+def separation(
+    first: AbstractCollider, second: AbstractCollider, shift: Vec3, turn: Quat
+) -> Separation:
+    """The separation of two solids, the second turned and then shifted."""
+    rule = _rule(first, second)
+    if rule is not None:
+        return rule(first, second.moved(shift, turn))
+    rule = _rule(second, first)
+    assert rule is not None
+    other = rule(second, first.moved(-rotate_inverse(turn, shift), turn.conjugate()))
+    normal = -rotate(turn, other.normal)
+    return Separation(other.gap, normal, rotate(turn, other.point) + shift - normal * other.gap)
+
+
+def _rule(first: AbstractCollider, second: AbstractCollider) -> Callable[..., Separation] | None:
+    """A function of two colliders in one frame."""
+    return _RULES.get((type(first), type(second)))
+
+
+def _between_balls(first: SphereCollider, second: SphereCollider) -> Separation:
+    # Balls with one centre are as deep in each other along any normal.
+    normal, distance = direction(first.center - second.center)
+    gap = distance - first.radius - second.radius
+    return Separation(gap, normal, second.center + normal * second.radius)
+
+
+def _solid_and_ball(first: DistanceCollider, second: SphereCollider) -> Separation:
+    distance, outward = jax.value_and_grad(first.solid.distance_map)(second.center)
+    gap = distance - second.radius
+    return Separation(gap, -outward, second.center - outward * second.radius)
+
+
+def _searched_and_ball(first: SearchedCollider, second: SphereCollider) -> Separation:
+    """The separation of a ball and a solid. With the centre of the ball inside, only its sign is
+    reliable."""
+    solid, center = first.solid, second.center
+    depth, way_out = jax.value_and_grad(solid.distance_map)(center)
+    outside = depth > 0
+    # Any point outside serves where none is sought.
+    zero = jnp.zeros_like(depth)
+    elsewhere = Vec3(zero, zero, zero + 2 * jax.lax.stop_gradient(solid.size))
+    point = tree_where(outside, center, elsewhere)
+    distance, closest = solid.closest_map(point)
+    distance, outward = tree_where(
+        outside, (distance, (point - closest) / distance), (depth, way_out)
+    )
+    gap = distance - first.radius - second.radius
+    return Separation(gap, -outward, center - outward * second.radius)
+
+
+_RULES: dict[tuple[type, type], Callable[..., Separation]] = {
+    (SphereCollider, SphereCollider): _between_balls,
+    (DistanceCollider, SphereCollider): _solid_and_ball,
+    (SearchedCollider, SphereCollider): _searched_and_ball,
+    (PolytopeCollider, PolytopeCollider): between_polytopes,
+    (EllipsoidCollider, EllipsoidCollider): between_smooth,
+    (EllipsoidCollider, PolytopeCollider): smooth_and_polytope,
+}

@@ -1,0 +1,179 @@
+"""The separation of polyhedra and segments, rounded or not.
+
+The greatest separation is along the normal of a face, along the common normal of two edges, or
+from one vertex to another or to an edge. Those are all tried; each separates no more than the
+greatest, so that one which is wrong does no harm (Boyd and Vandenberghe, section 8.2, for the
+separation; Gregorius, "The separating axis test between convex polyhedra", 2013, for the edges
+whose common normal bounds the Minkowski difference).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from ..math import Vec3, cross, dot, norm
+from ..math.safe import safe_divide
+from .colliders import PolytopeCollider, Separation
+
+Tree = TypeVar("Tree")
+
+
+def between_polytopes(a: PolytopeCollider, b: PolytopeCollider) -> Separation:
+    """The separation of two polytopes in one frame.
+
+    Where the closest points are many, the middle of the corners of the set of them is taken.
+    """
+    over_a, over_b = _heights(a, b.vertices), _heights(b, a.vertices)
+    edges = _edges(a, b)
+    candidates = [
+        (-a.normal, jnp.min(over_a, axis=1)),
+        (b.normal, jnp.min(over_b, axis=1)),
+        (edges.normal, edges.separation),
+    ]
+    across = edges.closest()
+    extent = jnp.min(dot(across, a.vertices)) - jnp.max(dot(across, b.vertices))
+    candidates.append((_with_axis(across), extent[None]))
+    values = jnp.concatenate([jax.lax.stop_gradient(value) for _, value in candidates])
+    best = jnp.argmax(values)
+    normal = pick(_join([n for n, _ in candidates]), best)
+
+    top, bottom = dot(normal, a.vertices), dot(normal, b.vertices)
+    lowest = pick(a.vertices, jnp.argmin(top))
+    highest = pick(b.vertices, jnp.argmax(bottom))
+    depth = dot(normal, lowest - highest)
+
+    level, size = jax.lax.stop_gradient((depth, _size(a, b)))
+    near = 32 * jnp.finfo(depth.dtype).eps * size
+    # Corners that, moved along the normal, belong to the other.
+    inner_a = over_a + level * dot(a.normal, normal)[:, None]
+    inner_b = over_b - level * dot(b.normal, normal)[:, None]
+    touches_a = (bottom >= jnp.max(bottom) - near) & (_greatest(inner_a) <= near)
+    touches_b = (top <= jnp.min(top) + near) & (_greatest(inner_b) <= near)
+    meet = edges.distance <= jnp.abs(level) + near
+    points = _join([b.vertices, a.vertices - normal * depth, edges.on_b])
+    active = jnp.concatenate([touches_a, touches_b, meet]).astype(depth.dtype)
+    number = jnp.sum(active)
+    middle = jax.tree.map(lambda p: jnp.sum(active * p) / jnp.maximum(number, 1.0), points)
+    point = jax.tree.map(lambda m, h: jnp.where(number > 0, m, h), middle, highest)
+    return Separation(depth - a.radius - b.radius, normal, point + normal * b.radius)
+
+
+class _Edges(NamedTuple):
+    """All pairs of an edge of one and an edge of the other, (n_pairs,)."""
+
+    normal: Vec3  # common, unit, into the first
+    separation: Float[Array, " n_pairs"]  # along it [m]; -inf where it does not bound
+    on_a: Vec3  # the points of the two edges that are closest to each other [m]
+    on_b: Vec3
+    distance: Float[Array, " n_pairs"]  # of these [m]
+
+    def closest(self) -> Vec3:
+        """The direction from one to the other of the closest points of all; any where they
+        are one."""
+        best = jnp.argmin(self.distance)
+        apart, distance = pick(self.on_a - self.on_b, best), jnp.min(self.distance)
+        same = distance == 0
+        length = jnp.where(same, 1.0, norm(apart))
+        return Vec3(apart.x / length, apart.y / length, jnp.where(same, 1.0, apart.z / length))
+
+
+def _edges(a: PolytopeCollider, b: PolytopeCollider) -> _Edges:
+    """Broadcasts the edges of `a` along columns, those of `b` along rows."""
+    columns, rows = (lambda v: _indexed(v, (slice(None), None))), (lambda v: _indexed(v, (None,)))
+    p, d = columns(a.start), columns(a.along)
+    q, e = rows(b.start), rows(b.along)
+    normal = cross(d, e)
+    length = norm(normal)
+    bounds = length > 0
+    if a.has_faces:
+        left, right = columns(a.left), columns(a.right)
+        # The normals of b at its edge are on both sides of the plane normal to the edge of a.
+        bounds &= dot(e, left) * dot(e, right) < 0
+        normal = _along(normal, -(left + right))
+    if b.has_faces:
+        left, right = rows(b.left), rows(b.right)
+        bounds &= dot(d, left) * dot(d, right) < 0
+        if a.has_faces:
+            bounds &= dot(normal, left + right) > 0
+        normal = _along(normal, left + right)
+    if not (a.has_faces or b.has_faces):
+        bounds = jnp.zeros_like(bounds)  # segments without thickness do not penetrate
+    normal = normal / jnp.where(length > 0, length, 1.0)
+    separation = jnp.where(bounds, dot(normal, p - q), -jnp.inf)
+    on_a, on_b = _closest_points(p, d, q, e)
+    apart = on_a - on_b
+    distance = jax.lax.stop_gradient(norm(apart))
+    edges = _Edges(normal, separation, on_a, on_b, distance)
+    return jax.tree.map(lambda leaf: leaf.reshape(-1), edges)
+
+
+def _closest_points(p: Vec3, d: Vec3, q: Vec3, e: Vec3) -> tuple[Vec3, Vec3]:
+    """The closest points of the segments p + s d and q + t e with s, t in [0, 1].
+
+    Of parallel segments that lie beside each other, the middle of where they do.
+    """
+    apart = p - q
+    a, b, c = dot(d, d), dot(d, e), dot(e, e)
+    f, g = dot(d, apart), dot(e, apart)
+    # Where the ends of the other are beside the first.
+    begin, end = safe_divide(-f, a), safe_divide(b - f, a)
+    low = jnp.clip(jnp.minimum(begin, end), 0.0, 1.0)
+    high = jnp.clip(jnp.maximum(begin, end), 0.0, 1.0)
+    determinant = a * c - b * b
+    parallel = determinant <= 64 * jnp.finfo(a.dtype).eps * a * c
+    s = jnp.where(
+        parallel, (low + high) / 2, (b * g - c * f) / jnp.where(parallel, 1.0, determinant)
+    )
+    s = jnp.clip(s, 0.0, 1.0)
+    t = safe_divide(b * s + g, c)
+    # Beyond an end of the second the closest point is that of its end.
+    s = jnp.where(t < 0, jnp.clip(begin, 0.0, 1.0), jnp.where(t > 1, jnp.clip(end, 0.0, 1.0), s))
+    return p + d * s, q + e * jnp.clip(t, 0.0, 1.0)
+
+
+def _heights(polytope: PolytopeCollider, points: Vec3) -> Float[Array, "n_faces n_points"]:
+    """The heights of points over the planes of the faces [m]; -inf over unused ones."""
+    normal = _indexed(polytope.normal, (slice(None), None))
+    return dot(normal, _indexed(points, (None,))) - polytope.offset[:, None]
+
+
+def _greatest(heights: Float[Array, "n_faces n_points"]) -> Float[Array, " n_points"]:
+    """Over all planes; no point is within a segment."""
+    if len(heights) == 0:
+        return jnp.full_like(heights, jnp.inf, shape=heights.shape[1:])
+    return jnp.max(heights, axis=0)
+
+
+def _along(vector: Vec3, direction: Vec3) -> Vec3:
+    """A vector turned around where it points against a direction."""
+    return vector * jnp.where(dot(vector, direction) < 0, -1.0, 1.0)
+
+
+def _size(a: PolytopeCollider, b: PolytopeCollider) -> Float[Array, ""]:
+    return jnp.max(norm(a.vertices)) + jnp.max(norm(b.vertices))
+
+
+def pick(many: Tree, index: Int[Array, ""]) -> Tree:
+    """One of many, chosen by comparison: a gather would leave fused kernels."""
+
+    def only(leaf):
+        chosen = jnp.arange(leaf.shape[0], dtype=index.dtype) == index
+        return jnp.sum(jnp.where(chosen, leaf, 0.0))
+
+    return jax.tree.map(only, many)
+
+
+def _join(vectors: list[Vec3]) -> Vec3:
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *vectors)
+
+
+def _indexed(vector: Vec3, index: tuple) -> Vec3:
+    return jax.tree.map(lambda leaf: leaf[index], vector)
+
+
+def _with_axis(vector: Vec3) -> Vec3:
+    return _indexed(vector, (None,))

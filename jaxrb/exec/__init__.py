@@ -1,0 +1,1 @@
+"""How work is spread over lanes, cores and devices; nothing here knows of physics."""

@@ -1,0 +1,147 @@
+"""A batch of independent lanes, spread over the cores of a CPU or over devices."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jax.sharding import Mesh, PartitionSpec
+
+
+def in_parallel(
+    function: Callable,
+    shared: Any,
+    batched: Any,
+    *,
+    options: Mapping[str, Hashable],
+    devices: Sequence[Any],
+    chunk: int,
+    report: Callable[[int], object] | None = None,
+) -> Any:
+    """function(shared, batched, **options), with the lanes of `batched` spread out.
+
+    Over several devices they are sharded; on one CPU they are cut into chunks that run on all
+    cores; otherwise, and under a transformation on one device, they stay together.
+
+    Args:
+        function: jitted, with static options; each lane of its result depends on `shared` and
+            on the same lane of `batched` alone.
+        shared: a tree of arrays.
+        batched: a tree of arrays with a leading axis over the lanes, at least one.
+        options: of the function.
+        devices: to use.
+        chunk: number of lanes that a core takes at once.
+        report: called with the number of lanes of each chunk that is done.
+
+    Returns:
+        The tree that the function returns; its arrays have a leading axis over the lanes.
+    """
+    if len(devices) > 1:
+        return _over_devices(function, shared, batched, options, devices)
+    lanes = partial(function, **options)
+    elsewhere = devices[0] != jax.devices()[0]
+    if elsewhere and not traced((shared, batched)):
+        shared, batched = jax.device_put((shared, batched), devices[0])
+    if elsewhere or not on_cores(devices, (shared, batched)):
+        return lanes(shared, batched)
+    return _over_cores(lanes, shared, batched, chunk, report)
+
+
+def on_cores(devices: Sequence[Any], arrays: Any) -> bool:
+    """Whether `spread` cuts these arrays into chunks for the cores of a CPU."""
+    return len(devices) == 1 and devices[0].platform == "cpu" and not traced(arrays)
+
+
+def traced(arrays: Any) -> bool:
+    """Whether some arrays are traced by a transformation."""
+    return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(arrays))
+
+
+def n_cores() -> int:
+    """The number of cores of this machine."""
+    return os.cpu_count() or 1
+
+
+def _over_devices(function, shared, batched, options, devices) -> Any:
+    """Lanes shared out evenly; a few are done twice to fill up the last device."""
+    n_lanes = _n_lanes(batched)
+    size = -(-n_lanes // len(devices)) * len(devices)
+    program = _sharded(function, tuple(options.items()), tuple(devices))
+    return _take(program(shared, _pad(batched, size)), n_lanes)
+
+
+@cache
+def _sharded(function, options, devices) -> Callable:
+    """One program for equal arguments: jit would compile a new function anew."""
+    # Inside shard_map each device runs its own loop; under jit with a sharded batch every
+    # turn would wait for all of them to agree whether any lane is left.
+    mesh = Mesh(np.asarray(devices), ("lanes",))
+    split, whole = PartitionSpec("lanes"), PartitionSpec()
+    lanes = partial(function, **dict(options))
+    return jax.jit(
+        jax.shard_map(lanes, mesh=mesh, in_specs=(whole, split), out_specs=split, check_vma=False)
+    )
+
+
+def _over_cores(lanes, shared, batched, chunk, report) -> Any:
+    """Chunks of equal size, each on one thread: XLA's own threads share out single
+    operations, which are too small here, and leave a core idle half of the time."""
+
+    def run(piece):
+        done = jax.block_until_ready(lanes(shared, piece))
+        if report is not None:
+            report(_n_lanes(piece))
+        return done
+
+    n_lanes = _n_lanes(batched)
+    if n_lanes <= chunk:
+        return lanes(shared, batched) if report is None else run(batched)
+    n_chunks = -(-n_lanes // chunk)
+    arrays = jax.tree.map(np.asarray, _pad(batched, n_chunks * chunk))
+    pieces = [
+        jax.tree.map(lambda leaf, k=k: leaf[k * chunk : (k + 1) * chunk], arrays)
+        for k in range(n_chunks)
+    ]
+    done = [run(pieces[0])] if _is_new(lanes, (shared, pieces[0])) else []
+    with ThreadPoolExecutor(n_cores()) as pool:
+        done += pool.map(run, pieces[len(done) :])
+    return _take(jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *done), n_lanes)
+
+
+_seen: set = set()
+
+
+def _is_new(lanes, arguments) -> bool:
+    """Whether a program is called for the first time: two threads would compile it twice."""
+    leaves, structure = jax.tree.flatten(arguments)
+    types = ((np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
+    key = (lanes.func, tuple(lanes.keywords.items()), structure, *types)
+    new = key not in _seen
+    _seen.add(key)
+    return new
+
+
+def _n_lanes(batched) -> int:
+    return jax.tree.leaves(batched)[0].shape[0]
+
+
+def _pad(tree, size: int):
+    """Repeats the last entry along the leading axis up to a size."""
+
+    def fill(leaf):
+        missing = size - leaf.shape[0]
+        return leaf if missing == 0 else jnp.concatenate([leaf, jnp.repeat(leaf[-1:], missing, 0)])
+
+    return jax.tree.map(fill, tree)
+
+
+def _take(tree, n: int):
+    return jax.tree.map(lambda leaf: leaf[:n] if eqx.is_array(leaf) else leaf, tree)

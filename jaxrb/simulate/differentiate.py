@@ -1,0 +1,368 @@
+"""Detect, then replay: everything that is saved or differentiated.
+
+`advance` finds the flights and events of a trajectory; nothing is differentiated through its
+search. Here they are taken again from its log, without any search, by a `scan` that can be
+differentiated in both modes and that emits what is to be saved. As events are rare and cost
+more to differentiate than flights, the log cuts the trajectory into arcs of a few flights and
+at most one event. The work is done in blocks of about the square root of the number of arcs;
+reverse mode keeps the state at the start of each block and replays one block at a time, so
+its memory grows like that square root.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from functools import partial
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.custom_derivatives import SymbolicZero
+from jaxtyping import Array, Bool, Float, Int
+
+from ..bodies import Phase
+from ..contact import AbstractContacts
+from ..flows import AbstractFlow
+from ..math import tree_where
+from ..math.autodiff import keep_rule, sparse_jvp
+from ..math.materialize import compute_once, opaque_one
+from .course import Course, Status
+from .events import AbstractEvents, Event, Mode, Resolution
+from .log import WHOLE, Log
+from .loop import advance
+from .recorder import Flight, Outputs, SaveSpec, Times, collect
+from .results import Code
+from .time_grid import TimeGrid
+from .trial import Plan
+
+
+class CheckpointLayout(NamedTuple):
+    """How the replay is laid out, and what it collects. Static."""
+
+    n_blocks: int
+    arcs: int  # in a block; a world waits for the next block when it has flown them
+    flights: int  # in an arc
+
+    @staticmethod
+    def of(n_steps: int, max_impacts: int) -> CheckpointLayout:
+        """For a trajectory of at most so many steps and impacts."""
+        # Long arcs idle after an impact, short ones look for one too often.
+        flights = max(1, math.ceil(math.sqrt(n_steps / max_impacts)))
+        # An arc ends when it is full or with an impact: so many suffice.
+        n_arcs = math.ceil(n_steps / flights) + max_impacts
+        arcs = math.ceil(math.sqrt(n_arcs))
+        return CheckpointLayout(math.ceil(n_arcs / arcs), arcs, flights)
+
+    @property
+    def steps(self) -> int:
+        """The most steps that a block can make."""
+        return self.arcs * self.flights
+
+
+class Program(NamedTuple):
+    """The static arguments of the compiled program."""
+
+    plan: Plan
+    blocks: CheckpointLayout
+    wanted: SaveSpec
+
+
+class Scene(eqx.Module):
+    """The numbers on which a trajectory depends, besides its start."""
+
+    grid: TimeGrid
+    events: AbstractEvents
+    times: Times  # to save
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def trajectory(
+    program: Program, scene: Scene, course: Course, status: Status
+) -> tuple[Course, Status, Outputs]:
+    """The end of a trajectory and what is collected along it, with derivatives.
+
+    Without derivatives, and with nothing to collect, it is the flat loop alone. Otherwise a world
+    that has more impacts than the layout allows for ends with a result code.
+
+    Returns:
+        The course and the status at the end, and the outputs of all blocks, stacked.
+    """
+    if not program.wanted.anything:
+        course, status, _ = advance(program.plan, scene.grid, scene.events, course, status)
+        return course, status, Outputs(None, None)
+    found = _detect(program, scene, course, status)
+    end, outputs = _replay(program, found, scene, course)
+    return end, found.status, outputs
+
+
+@partial(trajectory.defjvp, symbolic_zeros=True)
+def _(program, primals, tangents):
+    scene, course, status = primals
+    dscene, dcourse, _ = tangents
+    found = _detect(program, *jax.lax.stop_gradient((scene, course, status)))
+    prepared = jax.lax.stop_gradient(scene.events.linearize(found.log.resolution))
+    log = dataclasses.replace(found.log, resolution=prepared)
+    found = dataclasses.replace(found, log=log)
+    replayed, dreplayed = sparse_jvp(
+        partial(_replay, program, found), (scene, course), (dscene, dcourse)
+    )
+    (end, outputs), (dend, doutputs) = replayed, dreplayed
+    return (end, found.status, outputs), (dend, _no_tangents(found.status), doutputs)
+
+
+def _no_tangents(tree):
+    def of(leaf: Array) -> Array | np.ndarray:
+        if jnp.issubdtype(leaf.dtype, jnp.floating):
+            return jnp.zeros_like(leaf)
+        return np.zeros(leaf.shape, jax.dtypes.float0)
+
+    return jax.tree.map(of, tree)
+
+
+class _Found(eqx.Module):
+    """A trajectory as `advance` finds it."""
+
+    ends: Course  # of the blocks; leading axis n_blocks
+    log: Log  # likewise
+    status: Status
+
+
+def _detect(program: Program, scene: Scene, course: Course, status: Status) -> _Found:
+    """The flights and events of a trajectory, block by block."""
+    plan, blocks, _ = program
+
+    def block(carry, _):
+        course, status = carry
+        log = Log.empty(blocks.arcs, blocks.flights, scene.events, course)
+        course, status, log = advance(plan, scene.grid, scene.events, course, status, log)
+        assert log is not None
+        return (course, status), (course, log)
+
+    (course, status), (ends, log) = jax.lax.scan(
+        block, (course, status), None, length=blocks.n_blocks
+    )
+    unfinished = (status.code == Code.successful) & scene.grid.unfinished(course.step)
+    code = jnp.where(unfinished, jnp.int32(Code.max_impacts_reached), status.code)
+    return _Found(ends, log, dataclasses.replace(status, code=code))
+
+
+def _replay(
+    program: Program, found: _Found, scene: Scene, course: Course
+) -> tuple[Course, Outputs]:
+    """The end of a trajectory that was found, and the outputs of all blocks, stacked."""
+
+    @partial(jax.checkpoint, prevent_cse=False)
+    def block(carry, block):
+        course, saved = carry
+        end, log = block
+        course, outputs = _block(program, log, end, saved, scene, course)
+        if outputs.saved is not None:
+            saved = saved + jnp.sum(outputs.saved[0], dtype=jnp.int32)
+        return (course, saved), outputs
+
+    carry = (course, jnp.zeros((), jnp.int32))
+    (course, _), outputs = jax.lax.scan(block, carry, (found.ends, found.log))
+    return course, outputs
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _block(
+    program: Program,
+    log: Log,
+    end: Course,
+    saved: Int[Array, ""],
+    scene: Scene,
+    start: Course,
+) -> tuple[Course, Outputs]:
+    """The end of a block, which is known, and what is collected in it."""
+    if not program.wanted.anything:
+        return end, Outputs(None, None)
+    return end, _fly_block(program, log, saved, scene, start)[1]
+
+
+@partial(_block.defjvp, symbolic_zeros=True)
+def _(program, primals, tangents):
+    log, _, saved, scene, start = primals
+    *_, dscene, dstart = tangents
+    primal_out = keep_rule(partial(_block, program))(*primals)
+    _, tangent_out = sparse_jvp(
+        partial(_fly_block, program, log, saved), (scene, start), (dscene, dstart)
+    )
+    return primal_out, tangent_out
+
+
+def _fly_block(
+    program: Program, log: Log, saved: Int[Array, ""], scene: Scene, start: Course
+) -> tuple[Course, Outputs]:
+    """Integrates the arcs of a block from its log."""
+    scheme, wanted, limit = program.plan.scheme, program.wanted, program.blocks.flights
+    grid, events = scene.grid, scene.events
+
+    def seen(course: Course, flown, event, duration):
+        if not wanted.anything:
+            return None
+        begin = grid.size(course.step) - course.remaining
+        return Flight(flown, event, course.step, begin, duration, course.phase, course.mode)
+
+    @partial(jax.checkpoint, prevent_cse=False)
+    def fly_step(course: Course, flown):
+        """A flight to the end of its step."""
+        flown_to = events.flow(
+            scheme, course.time(grid), course.remaining, course.phase, course.mode
+        )
+        step = course.step + 1
+        work = _sum(course.work, flown_to.work)
+        following = Course(flown_to.phase, course.mode, grid.size(step), step, work)
+        no_event = jnp.zeros_like(flown)
+        return tree_where(flown, following, course), seen(course, flown, no_event, course.remaining)
+
+    @partial(jax.checkpoint, prevent_cse=False)
+    def fly_last(course: Course, flown, duration, logged: _Logged):
+        """The last flight of an arc that is full or ends before a step does."""
+        within = logged.within_step
+        planned = jnp.where(within, duration, course.remaining)
+        end = _fly_to_event(scheme, planned, logged, scene, course)
+        step = jnp.where(within, course.step, course.step + 1)
+        left = jnp.where(within, course.remaining - end.duration, grid.size(step))
+        following = Course(end.after, end.mode, left, step, _sum(course.work, end.work))
+        struck = (end.before, end.after) if wanted.impacts else None
+        return tree_where(flown, following, course), (
+            seen(course, flown, within, end.duration),
+            struck,
+        )
+
+    def arc(course: Course, entry):
+        flights, duration, logged = entry
+        ended = logged.within_step | (flights == limit)
+        order = jnp.arange(limit - 1, dtype=jnp.int32)
+        course, steps = jax.lax.scan(fly_step, course, order < flights - ended.astype(jnp.int32))
+        course, (last, struck) = fly_last(course, ended, duration, logged)
+        return course, (steps, last, struck)
+
+    entries = (log.flights, log.duration, _Logged(log.event, log.resolution))
+    end, flown = jax.lax.scan(arc, start, entries)
+    outputs = Outputs(None, None)
+    if wanted.anything:
+        outputs = collect(wanted, scene.times, scheme, log, saved, flown, grid, events)
+    return end, outputs
+
+
+class _Logged(NamedTuple):
+    """The logged event that ends an arc, if any."""
+
+    number: Int[Array, ""]
+    resolution: Resolution
+
+    @property
+    def happens(self) -> Bool[Array, ""]:
+        """Whether there is an event."""
+        return self.number >= 0
+
+    @property
+    def within_step(self) -> Bool[Array, ""]:
+        """Whether the flight ended before its step, with an event or without."""
+        return self.number != WHOLE
+
+
+class _End(NamedTuple):
+    """The states at the end of a flight, before and after the event that it may end with."""
+
+    before: Phase
+    after: Phase
+    mode: Mode  # from then on
+    duration: Float[Array, ""]  # [s]
+    work: Float[Array, ""] | None  # of the flight [J]
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _fly_to_event(
+    scheme: AbstractFlow,
+    planned: Float[Array, ""],
+    logged: _Logged,
+    scene: Scene,
+    course: Course,
+) -> _End:
+    """The end of a flight, before and after the event it may end with.
+
+    The duration of a flight that ends with an event is the root that was located of the event's
+    function, such as a gap: its value is the planned one, its derivative that of the root.
+    """
+    end = _fly(scheme, planned, scene, course)
+    return _reset(logged, end, planned, scene, course)
+
+
+@partial(_fly_to_event.defjvp, symbolic_zeros=True)
+def _(scheme, primals, tangents):
+    """The implicit function theorem: d(duration) = -dPhi / (dPhi/d duration) at fixed duration.
+
+    It is evaluated at the duration that the function itself returns, so that higher
+    derivatives follow from this one.
+    """
+    planned, logged, scene, course = primals
+    dplanned, _, dscene, dcourse = tangents
+    duration = keep_rule(partial(_fly_to_event, scheme))(*primals).duration
+
+    # The end of the flight is linearised once along what is given, and once along its duration.
+    one = opaque_one(course.step, duration.dtype)
+    end, dend = sparse_jvp(partial(_fly, scheme, duration), (scene, course), (dscene, dcourse))
+    dend = compute_once(dend, one)
+    along_duration = lambda d: _fly(scheme, d, scene, course)  # noqa: E731
+    _, motion = jax.jvp(along_duration, (duration,), (jnp.ones_like(duration),))
+
+    def root(end, duration, scene, course):
+        t = course.time(scene.grid) + duration
+        event = _event(logged, end.contacts)
+        return scene.events.root(t, end.phase, end.contacts, event, course.mode)
+
+    still = jnp.zeros_like(duration)
+    arguments = (end, duration, scene, course)
+    _, change = sparse_jvp(root, arguments, (dend, still, dscene, dcourse))
+    passing = lambda end, duration: root(end, duration, scene, course)  # noqa: E731
+    _, rate = jax.jvp(passing, (end, duration), (motion, jnp.ones_like(duration)))
+    moving = logged.happens & (rate != 0)
+    if isinstance(dplanned, SymbolicZero):
+        dplanned = jnp.zeros_like(planned)
+    dduration = jnp.where(logged.happens, -change / jnp.where(moving, rate, 1.0), dplanned)
+    dduration = compute_once(dduration, one)
+
+    dend = jax.tree.map(lambda d, rate: d + rate * dduration, dend, motion)
+    return sparse_jvp(partial(_reset, logged), arguments, (dend, dduration, dscene, dcourse))
+
+
+class _Arrival(NamedTuple):
+    """The end of a flight, before anything happens there."""
+
+    phase: Phase
+    contacts: AbstractContacts | None
+    work: Float[Array, ""] | None
+
+
+def _fly(
+    scheme: AbstractFlow, duration: Float[Array, ""], scene: Scene, course: Course
+) -> _Arrival:
+    events = scene.events
+    t = course.time(scene.grid)
+    step = events.flow(scheme, t, duration, course.phase, course.mode)
+    return _Arrival(step.phase, events.contacts(t + duration, step.phase), step.work)
+
+
+def _event(logged: _Logged, contacts: AbstractContacts | None) -> Event:
+    like = jnp.zeros(1) if contacts is None else contacts.gap
+    return Event.of(logged.number, like)
+
+
+def _reset(
+    logged: _Logged, end: _Arrival, duration: Float[Array, ""], scene: Scene, course: Course
+) -> _End:
+    """The world after the event that a flight may end with."""
+    t = course.time(scene.grid) + duration
+    event = _event(logged, end.contacts)
+    after = scene.events.reset(t, end.phase, end.contacts, event, logged.resolution, course.mode)
+    return _End(end.phase, after.phase, after.mode, duration, end.work)
+
+
+def _sum(a: Float[Array, ""] | None, b: Float[Array, ""] | None) -> Float[Array, ""] | None:
+    return None if a is None or b is None else a + b

@@ -1,0 +1,164 @@
+"""The flat loop: flight and events of one world, each iteration one unit of work.
+
+A batched `while_loop` runs until its slowest lane has ended, so loops inside loops would
+multiply waiting times. Here every iteration of the single loop evaluates the flow once and then
+accepts a step, begins to locate an event, narrows it down, or accepts it; under `vmap` each world
+is in its own phase of that work. One exception: events whose impulse takes a search of its own
+(friction) are collected for some iterations and resolved together, which is a loop around this one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool
+
+from ..math import tree_where, zeros_like
+from .course import Course, Status
+from .events import AbstractEvents, Event, Reset
+from .log import Log, no_event
+from .progress import report
+from .results import Code
+from .time_grid import TimeGrid
+from .trial import Plan, Search, aim, classify, tick, time_resolution
+
+# Number of loop iterations after which pending frictional impacts of a batch are resolved together.
+ITERATIONS_OF_A_ROUND = 48
+
+
+class _Carry(eqx.Module):
+    """The carry of the loop."""
+
+    course: Course
+    status: Status
+    search: Search
+    inspected: object  # the state of the detector
+    waiting: Event | None  # the event whose impulse is still to be found; None if none ever is
+    log: Log | None
+
+
+def advance(
+    plan: Plan,
+    grid: TimeGrid,
+    events: AbstractEvents,
+    course: Course,
+    status: Status,
+    log: Log | None = None,
+) -> tuple[Course, Status, Log | None]:
+    """Simulates a world to t1, or until its log is full.
+
+    A flight ends with an event or with its step (Tran and Leok, Algorithm 2, corrected: the
+    time of an impact counts in units of h, the state before the first impact of a step is
+    kept, and an accepted impact is one that was located).
+
+    Args:
+        plan: the static part.
+        grid: the steps.
+        events: of the world.
+        course, status: where to start, between two flights.
+        log: an empty one, to be written.
+
+    Returns:
+        The course and the status at the end, and the log.
+    """
+    like = course.remaining
+    zero, no = jnp.zeros_like(like), jnp.zeros((), bool)
+    idle = Search(course.remaining, no, zero, zero, no, jnp.zeros((), jnp.int32))
+
+    def unfinished(carry: _Carry) -> Bool[Array, ""]:
+        going = grid.unfinished(carry.course.step) & (carry.status.code == Code.successful)
+        return going if carry.log is None else going & ~carry.log.full()
+
+    iteration = partial(_iteration, plan, grid, events)
+    waiting = no_event(events, course) if events.deferred else None
+    carry = _Carry(course, status, idle, plan.detector.start(events, course.phase), waiting, log)
+    if events.deferred:
+        carry = _in_rounds(unfinished, iteration, carry, grid, events)
+    else:
+        carry = jax.lax.while_loop(unfinished, iteration, carry)
+    return carry.course, carry.status, carry.log
+
+
+def _iteration(plan: Plan, grid: TimeGrid, events: AbstractEvents, carry: _Carry) -> _Carry:
+    """Flies one trial and takes it, or looks closer."""
+    course, status, search = carry.course, carry.status, carry.search
+    t, trial, mode = course.time(grid), search.trial, course.mode
+    end, error, work = events.flow(plan.scheme, t, trial, course.phase, mode)
+    t = t + trial
+    contacts = events.contacts(t, end)
+    guards = events.guards(t, end, contacts, mode, grid.dt)
+    reset = Reset(end, mode, guards.event)
+    if not events.deferred:
+        reset = events.reset(t, end, contacts, guards.event, None, mode)
+    event = reset.event
+    inspection = plan.detector.inspect(carry.inspected, t, course.phase, end, trial, mode, events)
+    resolution = time_resolution(course)
+    case, bracket, failure = classify(
+        grid, course, status, search, guards, reset, error, inspection.doubtful
+    )
+
+    accept = case.accept
+    phase = tree_where(accept, tree_where(case.event, reset.phase, end), course.phase)
+    mode = tree_where(case.event, reset.mode, mode)
+    if work is not None:
+        assert course.work is not None
+        work = course.work + jnp.where(accept, work, 0.0)
+    step, remaining, status = tick(plan, grid, course, status, trial, case, event, failure)
+    course = Course(phase, mode, remaining, step, work)
+    search = aim(search, case, bracket, guards, inspection.elsewhere, remaining, resolution)
+    waiting = None
+    if events.deferred:
+        waiting = event._replace(contact=event.contact & case.event)
+    anew = accept | case.halve
+    inspected = tree_where(anew, plan.detector.start(events, course.phase), inspection.state)
+    log = carry.log
+    if log is not None:
+        log = log.write(case, trial, event)
+    if plan.progress:
+        report(course.step, grid)
+    return _Carry(course, status, search, inspected, waiting, log)
+
+
+def _in_rounds(
+    unfinished, iteration, carry: _Carry, grid: TimeGrid, events: AbstractEvents
+) -> _Carry:
+    """The loop for events whose impulses take a search.
+
+    A world with an event waits for others of its batch, so that many are resolved together; by
+    itself it waits for none.
+    """
+
+    def flying(count_and_carry):
+        count, carry = count_and_carry
+        on_the_way = unfinished(carry) & ~jnp.any(carry.waiting.contact)
+        return on_the_way & (count < ITERATIONS_OF_A_ROUND)
+
+    def fly_on(count_and_carry):
+        count, carry = count_and_carry
+        return count + 1, iteration(carry)
+
+    def round_of_iterations(carry: _Carry) -> _Carry:
+        _, carry = jax.lax.while_loop(flying, fly_on, (jnp.zeros((), jnp.int32), carry))
+        course, status, log, event = carry.course, carry.status, carry.log, carry.waiting
+        assert event is not None
+        t = course.time(grid)
+        contacts = events.contacts(t, course.phase)
+        resolution, found = events.resolve(course.phase, contacts, event)
+        after = events.reset(t, course.phase, contacts, event, resolution, course.mode)
+        if log is not None:
+            log = log.write_resolution(resolution, jnp.any(event.contact))
+        going = status.code == Code.successful
+        code = jnp.where(going & ~found, jnp.int32(Code.impact_not_ended), status.code)
+        return dataclasses.replace(
+            carry,
+            course=dataclasses.replace(course, phase=after.phase, mode=after.mode),
+            status=dataclasses.replace(status, code=code),
+            waiting=zeros_like(event),
+            log=log,
+        )
+
+    return jax.lax.while_loop(unfinished, round_of_iterations, carry)
