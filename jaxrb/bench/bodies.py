@@ -39,8 +39,7 @@ def _compare(n: int, batch: int, rounds: int) -> None:
     def fly(position, velocity):
         turn = jnp.zeros((n, 4)).at[:, 0].set(1.0)
         state = State(position, turn, velocity, jnp.zeros((n, 3)))
-        # A gas of many balls has more impacts in one step than a few bodies have.
-        method = LGVCI(DT, max_impacts_per_step=16 * n)
+        method = LGVCI(DT)
         return simulate(world, state, method, DT * N_STEPS, throw=False)
 
     program = jax.jit(jax.vmap(fly))

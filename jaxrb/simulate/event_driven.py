@@ -49,8 +49,8 @@ class EventDriven(AbstractMethod):
             gap, 8 eps times the lengths it is computed from.
         max_impacts_per_step: more end the simulation with a result code: `zeno` if the last
             flight took at most 1 % of the longest of the step or 1e-4 dt, else
-            `max_impacts_reached`. By default 64; 4096 with on_zeno="rest", where those that
-            accumulate may be more.
+            `max_impacts_reached`. By default 64, of more than four bodies 16 each; 4096 with
+            on_zeno="rest", where those that accumulate may be more.
         max_impacts: capacity, for the whole trajectory, of the log from which trajectories
             are differentiated, saved along the way, or recorded; a full log ends the
             simulation with `max_impacts_reached`. By default one per body and 64 steps, and
@@ -129,15 +129,15 @@ class EventDriven(AbstractMethod):
         return self._blocks(len(world.bodies), capacity).steps
 
     def run(self, system, phase, code, grid, times, wanted, progress=False):
+        n_bodies = phase.position.x.shape[0]
         plan = Plan(
             self.flow,
             Interior() if self.detect == "interior" else EndOfStep(),
-            self._most_in_a_step,
+            self._most_in_a_step(n_bodies),
             zeno_ends=self.on_zeno == "stop",
             progress=progress,
         )
         events = self._events(system)
-        n_bodies = phase.position.x.shape[0]
         program = Program(plan, self._blocks(n_bodies, grid.capacity), wanted)
         start = start_course(grid, phase, events)
         status = Status.start(code, start.remaining)
@@ -161,15 +161,14 @@ class EventDriven(AbstractMethod):
     def _blocks(self, n_bodies: int, capacity: int) -> CheckpointLayout:
         max_impacts = self.max_impacts
         if max_impacts is None:
-            more = 256 * n_bodies if self.on_zeno == "rest" else self._most_in_a_step
+            more = 256 * n_bodies if self.on_zeno == "rest" else self._most_in_a_step(n_bodies)
             max_impacts = capacity * n_bodies // 64 + more
         return CheckpointLayout.of(capacity, max_impacts)
 
-    @property
-    def _most_in_a_step(self) -> int:
+    def _most_in_a_step(self, n_bodies: int) -> int:
         if self.max_impacts_per_step is not None:
             return self.max_impacts_per_step
-        return 4096 if self.on_zeno == "rest" else 64
+        return 4096 if self.on_zeno == "rest" else max(64, 16 * n_bodies)
 
     def _events(self, system: System) -> AbstractEvents:
         if system.contacts is None:
