@@ -14,15 +14,15 @@ GRAVITY = 9.80665
 
 
 def quick_jit(function):
-    """`jax.jit` without XLA's fusion, and thus without its large kernels, which take half of the
-    time that derivatives take to compile. Some tests compile derivatives as users do."""
-    return jax.jit(function, compiler_options={"xla_disable_hlo_passes": "fusion"})
-
-
-def plain_jit(function):
-    """`jax.jit` without LLVM's optimisation: half the time to compile a large program whose
-    values, not speed, are tested."""
-    return jax.jit(function, compiler_options={"xla_backend_optimization_level": 0})
+    """`jax.jit` without XLA's fusion, and thus without its large kernels, and without LLVM's
+    optimisation: half of the time that derivatives take to compile, for programs whose values, not
+    speed, are tested. Some tests compile derivatives as users do."""
+    options = {
+        "xla_disable_hlo_passes": "fusion",
+        "xla_backend_optimization_level": 0,
+        "xla_cpu_parallel_codegen_split_count": 1,
+    }
+    return jax.jit(function, compiler_options=options)
 
 
 def on_devices(n, program):

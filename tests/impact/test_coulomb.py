@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import plain_jit
+from helpers import quick_jit
 from impacts import APPROACH, ICOSAHEDRON, random_impacts
 
 import jaxrb as rb
@@ -53,7 +53,7 @@ def test_of_a_batch_and_by_itself():
     """One queue under any vmap."""
     x = problems(60)
     nested = x.T.reshape(3, 20, 11)
-    apart = plain_jit(jax.vmap(jax.vmap(lambda x: sensitivity(STRONGE)(x[:, None])[..., 0])))
+    apart = quick_jit(jax.vmap(jax.vmap(lambda x: sensitivity(STRONGE)(x[:, None])[..., 0])))
     together = SENSITIVITY(jnp.tile(x, (1, 34))[:, :2000])[..., :60]
     found = apart(nested).reshape(60, 3, 11)
     np.testing.assert_allclose(found, together.transpose(2, 0, 1), rtol=1e-9, atol=1e-12)
@@ -90,7 +90,7 @@ def test_second_derivatives_from_known_slopes():
         return known_impulse(STRONGE)(x, known, slope)
 
     for outer, inner in itertools.product((jax.jacfwd, jax.jacrev), repeat=2):
-        second = plain_jit(outer(inner(impulse)))(x)[:, 0, :, 0, :, 0]
+        second = quick_jit(outer(inner(impulse)))(x)[:, 0, :, 0, :, 0]
         np.testing.assert_allclose(second / scale, numbers / scale, atol=1e-8)
 
 

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import differences
+from helpers import differences, quick_jit
 from impacts import (
     APPROACH,
     BODY_VELOCITY,
@@ -292,7 +292,7 @@ class TestDerivatives:
         numbers = differences(FORWARD, x, 1e-4)
         scale = np.abs(numbers).max()
         for outer, inner in itertools.product((jax.jacfwd, jax.jacrev), repeat=2):
-            hessian = jax.jit(outer(inner(_of_numbers)))(x)
+            hessian = quick_jit(outer(inner(_of_numbers)))(x)
             np.testing.assert_allclose(hessian / scale, numbers / scale, atol=1e-7)
 
 

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import on_devices, plain_jit
+from helpers import on_devices, quick_jit
 from impacts import random_impacts
 
 import jaxrb as rb
@@ -26,7 +26,7 @@ def many(w, v, law):
     return rb.solve_impact_batch(w, v, law, batch_law=True)
 
 
-VMAP = plain_jit(jax.vmap(one))
+VMAP = quick_jit(jax.vmap(one))
 
 
 def assert_same(found, expected, digits=1e-11):
@@ -72,7 +72,7 @@ def test_collinearity_is_passed_on():
 def test_gradient_under_jit():
     def gradient(solve):
         loss = lambda *problem: jnp.sum(solve(*problem).impulse ** 2)  # noqa: E731
-        return plain_jit(jax.grad(loss, (0, 1, 2)))(*problems(20))
+        return quick_jit(jax.grad(loss, (0, 1, 2)))(*problems(20))
 
     assert_same(gradient(many), gradient(jax.vmap(one)), 1e-10)
 
@@ -117,14 +117,14 @@ def test_failures_are_counted_and_the_first_is_named():
         assert bool((result == getattr(rb.IMPACT_RESULTS, code))[lane]), lane
     np.testing.assert_array_equal(many(w, v, law).impulse[0], 0)
     with pytest.raises(Exception, match="positive definite"):
-        jax.block_until_ready(plain_jit(many)(bad_w, v, law).impulse)
+        jax.block_until_ready(quick_jit(many)(bad_w, v, law).impulse)
 
 
 def test_a_failure_is_raised_by_a_jitted_derivative():
     """Which alone is returned, without a value."""
     w = 2 * jnp.eye(3)
     law = rb.Coulomb(0.3, restitution=0.5)
-    slope = plain_jit(jax.grad(lambda v: rb.solve_impact(w, v, law).impulse[2]))
+    slope = quick_jit(jax.grad(lambda v: rb.solve_impact(w, v, law).impulse[2]))
     assert np.isfinite(slope(jnp.array([0.3, 0.1, -1.0]))).all()
     with pytest.raises(Exception, match="infinite or NaN"):
         slope(jnp.array([jnp.inf, 0.1, -1.0])).block_until_ready()
@@ -132,14 +132,14 @@ def test_a_failure_is_raised_by_a_jitted_derivative():
 
 def test_impacts_are_sharded_over_devices():
     program = """
-        from helpers import plain_jit
+        from helpers import quick_jit
         from test_solve_impact_batch import VMAP, assert_same, many, problems
         assert len(jax.devices()) == 2
         w, v, law = problems(31)
         assert_same(many(w, v, law), VMAP(w, v, law))
         # One device does what can raise within a program: a failure leaves no other waiting.
         try:
-            plain_jit(many)(-w, v, law).impulse.block_until_ready()
+            quick_jit(many)(-w, v, law).impulse.block_until_ready()
         except Exception as error:
             assert "positive definite" in str(error)
             print("sharded")

@@ -13,7 +13,7 @@ import pytest
 import jaxrb as rb
 from jaxrb.io import load, resume, save, simulate_with_checkpoints
 
-METHOD = rb.LGVCI(0.01)
+METHOD = rb.LGVCI(0.01, on_zeno="stop")
 SAVE = rb.SaveAt(every=5, impacts=6)
 
 # Dies in the middle of writing the file after the third segment.
@@ -31,7 +31,7 @@ def die_at_the_fourth(*paths):
     replace(*paths)
 os.replace = die_at_the_fourth
 simulate_with_checkpoints(
-    world, state, rb.LGVCI(0.01), 1.6, sys.argv[2], every=0.4,
+    world, state, rb.LGVCI(0.01, on_zeno="stop"), 1.6, sys.argv[2], every=0.4,
     save=rb.SaveAt(every=5, impacts=6),
 )
 """

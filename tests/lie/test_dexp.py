@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import differences, plain_jit
+from helpers import differences, quick_jit
 from scipy.linalg import expm
 
 from jaxrb.lie import quaternion, so3
@@ -33,7 +33,7 @@ def left(a):
     return expm(block)[:3, 3:]
 
 
-@plain_jit
+@quick_jit
 def program(a):
     functions = (
         so3.left_jacobian,
@@ -93,7 +93,7 @@ def test_definitions():
 def test_quaternions_share_them():
     """d/dt exp(a) = exp(a) hat(J_r a') for quaternions."""
 
-    @plain_jit
+    @quick_jit
     def both(a):
         q = quaternion.exp(a)
         columns = jnp.swapaxes(quaternion.right_jacobian(a), -1, -2)

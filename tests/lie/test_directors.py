@@ -3,7 +3,7 @@
 import jax
 import numpy as np
 import pytest
-from helpers import differences, plain_jit, unsign
+from helpers import differences, quick_jit, unsign
 from scipy.spatial.transform import Rotation
 
 from jaxrb.lie import directors
@@ -19,7 +19,7 @@ def columns(matrix):
     return np.concatenate([matrix[:, :, j] for j in range(3)], axis=-1)
 
 
-@plain_jit
+@quick_jit
 def program(q, matrix, quaternion, spin, step):
     rate = directors.kinematics(q, spin)
     moved = directors.retract(q, step)
@@ -75,7 +75,7 @@ def true_constraints(q):
 def test_constraints():
     """Away from orthonormality, with their Jacobian, in both modes of differentiation."""
     q = RNG.normal(size=9)
-    values, jacobian, forward, backward = plain_jit(
+    values, jacobian, forward, backward = quick_jit(
         lambda q: (
             directors.constraints(q),
             directors.constraint_jacobian(q),

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import differences, plain_jit, unsign
+from helpers import differences, quick_jit, unsign
 from scipy.spatial.transform import Rotation
 
 from jaxrb.lie import quaternion
@@ -172,7 +172,7 @@ def right(p):
     return np.array([[w, -x, -y, -z], [x, w, z, -y], [y, -z, w, x], [z, y, -x, w]])
 
 
-@plain_jit
+@quick_jit
 def algebra(p, q, a, b):
     f = quaternion.cayley(a)
     return {

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import differences, plain_jit
+from helpers import differences, quick_jit
 from scipy.linalg import expm
 
 from jaxrb.lie import se3
@@ -50,7 +50,7 @@ def left(twist):
     return expm(block)[:6, 6:]
 
 
-@plain_jit
+@quick_jit
 def program(a):
     """The functions at all twists; few of them in float32, as they share their formulas."""
     g = se3.exp(a)
@@ -176,7 +176,7 @@ def test_derivatives_at_nothing():
     """exp and log are smooth at the identity: their derivatives there are the generators."""
     generators = np.stack([hat(e) for e in np.eye(6)])
 
-    @plain_jit
+    @quick_jit
     def derivatives(zero, one):
         _, push = jax.linearize(se3.log, one)
         return jax.jacfwd(se3.exp)(zero), jax.vmap(push)(generators)

@@ -4,7 +4,7 @@ import jax
 import mpmath
 import numpy as np
 import pytest
-from helpers import plain_jit
+from helpers import quick_jit
 
 from jaxrb.math import stumpff
 
@@ -23,7 +23,7 @@ def exact(order, x, derivative):
         return float(total)
 
 
-@plain_jit
+@quick_jit
 def derivatives(x):
     """Values of all four, and in float64 their first and second derivatives."""
 

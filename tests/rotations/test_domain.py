@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import plain_jit
+from helpers import quick_jit
 from scipy.spatial.transform import Rotation
 
 import jaxrb as rb
@@ -42,7 +42,7 @@ def half_turns(dtype=float):
 def test_half_turns(dtype):
     """Exactly symmetric matrices: the axis whose largest component is positive."""
 
-    @plain_jit
+    @quick_jit
     def program(r):
         return {kind.__name__: kind.from_matrix(r) for kind in FAMILIES}
 
@@ -69,7 +69,7 @@ def test_next_to_half_a_turn():
     linear = np.concatenate(
         [np.broadcast_to(np.cos(angles), (3, 5, 1)), AXES * np.sin(angles)], axis=-1
     )
-    of_b, of_linear, back, edge = plain_jit(
+    of_b, of_linear, back, edge = quick_jit(
         lambda b, linear, r, half: (
             RodriguesParameters.to_matrix(b),
             LinearParameters.to_matrix(linear),
@@ -114,7 +114,7 @@ def test_aligned_axes():
 def test_derivatives_where_axes_are_aligned():
     """Finite, as one angle is held at zero."""
 
-    @plain_jit
+    @quick_jit
     def program(one, right):
         return jax.jacrev(EulerAngles.from_matrix)(one), jax.jacrev(BryantAngles.from_matrix)(right)
 
@@ -125,7 +125,7 @@ def test_derivatives_where_axes_are_aligned():
 
 def test_second_derivative_of_the_tangent_operator_at_zero():
     """T = I - S/2 + S^2/6 - ..., eq. (173)."""
-    second = plain_jit(jax.jacfwd(jax.jacfwd(RotationVector.tangent_operator)))
+    second = quick_jit(jax.jacfwd(jax.jacfwd(RotationVector.tangent_operator)))
     e = np.eye(3)
     spins = np.stack([np.cross(k, e).T for k in e])
     expected = np.einsum("kij,ljm->imkl", spins, spins) / 6

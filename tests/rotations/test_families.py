@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import plain_jit, unsign
+from helpers import quick_jit, unsign
 from scipy.spatial.transform import Rotation
 
 import jaxrb as rb
@@ -185,7 +185,7 @@ def report(name, dtype):
         return found
 
     a = points(name, dtype)
-    found = jax.tree.map(np.array, plain_jit(everything)(a, RANDOM.as_matrix().astype(dtype)))
+    found = jax.tree.map(np.array, quick_jit(everything)(a, RANDOM.as_matrix().astype(dtype)))
     found["of_random"] = found["back"][len(a) :]
     return found | {key: found[key][: len(a)] for key in ("back", "rates") if key in found}
 
@@ -426,7 +426,7 @@ def test_conversions():
     given = {name: case.parameters(rotation) for name, case in CASES.items()}
     names = list(CASES)
 
-    @plain_jit
+    @quick_jit
     def around(given):
         ring = zip(names, [*names[1:], names[0]], strict=True)
         return {

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import differences, plain_jit
+from helpers import differences, quick_jit
 from scipy.spatial.transform import Rotation
 
 from jaxrb import rotations
@@ -21,7 +21,7 @@ def motions(dtype):
     return r.astype(dtype), RNG.normal(scale=3, size=(23, 3)).astype(dtype)
 
 
-@plain_jit
+@quick_jit
 def finite(r, u, points):
     screw = rotations.finite_screw(r, u)
     return screw, screw.pitch, screw.displacement(points)
@@ -76,7 +76,7 @@ def test_a_half_turn_has_the_positive_axis():
         np.testing.assert_allclose(screw.angle, np.pi, rtol=1e-15)
 
 
-@plain_jit
+@quick_jit
 def instantaneous(x, v, omega, points):
     screw = rotations.instantaneous_screw(x, v, omega)
     return screw, screw.pitch, screw.velocity(points)
@@ -120,7 +120,7 @@ def test_derivatives_are_finite_without_an_axis():
         screw = rotations.instantaneous_screw(v, v, 0 * v)
         return screw.axis, screw.angular_speed, screw.pose, screw.sliding
 
-    program = plain_jit(lambda v: (jax.jacrev(of_finite)(v), jax.jacrev(of_instant)(v)))
+    program = quick_jit(lambda v: (jax.jacrev(of_finite)(v), jax.jacrev(of_instant)(v)))
     for v in (np.array([0.0, 2.0, 0.0]), np.zeros(3)):
         for leaf in jax.tree.leaves(program(v)):
             assert np.isfinite(leaf).all()
@@ -137,7 +137,7 @@ def rate(function, t):
     return differences(lambda s: function(s[0]), np.array([t]))[..., 0]
 
 
-@plain_jit
+@quick_jit
 def rates(n, phi, dn, dphi, ddn, ddphi):
     first, second = (n, phi, dn, dphi), (n, phi, dn, dphi, ddn, ddphi)
     omega = rotations.spatial_angular_velocity(*first)

@@ -194,7 +194,7 @@ def test_torus_and_its_derivatives():
 
     radii = jnp.array([0.75, 0.25])
     np.testing.assert_allclose(torus_properties(radii), expected(radii), rtol=TOLERANCE)
-    found = jax.jit(jax.jacfwd(torus_properties))(radii)
+    found = quick_jit(jax.jacfwd(torus_properties))(radii)
     np.testing.assert_allclose(found, jax.jacobian(expected)(radii), atol=1e-8)
 
 
@@ -214,7 +214,7 @@ def test_derivatives_by_all_numbers():
         (0.5, 0.6, 0.4),
         (0.2, 0.7, 0.4),
     )
-    gradient = jax.jit(jax.grad(inertia))(shape)
+    gradient = quick_jit(jax.grad(inertia))(shape)
     leaves, structure = jax.tree.flatten(shape)
     rng = np.random.default_rng(0)
     direction = [rng.normal(size=leaf.shape) for leaf in leaves]

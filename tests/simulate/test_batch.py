@@ -11,7 +11,7 @@ from helpers import on_devices, quick_jit
 
 import jaxrb as rb
 
-METHOD = rb.LGVCI(dt=0.01)
+METHOD = rb.LGVCI(dt=0.01, on_zeno="stop")
 WORLD = rb.World([rb.RigidBody(rb.Ellipsoid((2.0, 3.0, 4.0)))], [rb.HalfSpace()])
 
 

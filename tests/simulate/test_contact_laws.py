@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import differences
+from helpers import differences, quick_jit
 
 import jaxrb as rb
 from jaxrb.impact import AbstractContactLaw
@@ -61,10 +61,10 @@ ROUGH = jnp.array([0.8, 0.5, 0.9, 0.5, 0.1, -1.5])  # e, beta, mu and the throw
 @pytest.mark.slow
 def test_derivatives_through_rough_impacts():
     """Of which those in reverse mode agree to round-off."""
-    forward = jax.jit(jax.jacfwd(final_of_rough))(ROUGH)
+    forward = quick_jit(jax.jacfwd(final_of_rough))(ROUGH)
     expected = differences(jax.jit(final_of_rough), ROUGH)
     np.testing.assert_allclose(forward, expected, atol=1e-9)
-    np.testing.assert_allclose(jax.jit(jax.jacrev(final_of_rough))(ROUGH), forward, atol=1e-12)
+    np.testing.assert_allclose(quick_jit(jax.jacrev(final_of_rough))(ROUGH), forward, atol=1e-12)
 
 
 def test_a_batch_of_rough_worlds_is_each_by_itself():
@@ -162,7 +162,7 @@ def test_a_law_is_not_asked_about_contacts_that_recede(kind, gradient):
     numbers = jnp.array([0.6, 2.0])
     exact = lambda x: x[0] * x[1] ** 0.25 * 1.5**0.75  # noqa: E731
     assert float(speed(numbers)) == pytest.approx(float(exact(numbers)), rel=1e-13)
-    found = jax.jit(gradient(speed))(numbers)
+    found = quick_jit(gradient(speed))(numbers)
     np.testing.assert_allclose(found, jax.grad(exact)(numbers), rtol=1e-12)
 
 

@@ -73,7 +73,12 @@ def drop(parameters, dt):
         )
         save = rb.SaveAt(final=True, impacts=24)
         return rb.simulate(
-            world, state, rb.LGVCI(dt=dt, max_impacts=80), 1.5, save=save, throw=False
+            world,
+            state,
+            rb.LGVCI(dt=dt, max_impacts=80, on_zeno="stop"),
+            1.5,
+            save=save,
+            throw=False,
         )
 
     return jax.vmap(one)(*parameters)
@@ -118,7 +123,9 @@ def in_room(parameters):
         planes = [rb.HalfSpace(normals[i], offsets[i]) for i in range(6)]
         world = rb.World([body], planes, gravity=(0, 0, 0), contact_law=rb.Frictionless(e))
         save = rb.SaveAt(final=True, impacts=24)
-        return rb.simulate(world, state, rb.LGVCI(dt=0.5), 2.0, save=save, throw=False)
+        return rb.simulate(
+            world, state, rb.LGVCI(dt=0.5, on_zeno="stop"), 2.0, save=save, throw=False
+        )
 
     return jax.vmap(one)(*parameters)
 
@@ -216,7 +223,7 @@ def throw_at_ceiling(depths, detect):
             gravity=(0, 0, -g),
             contact_law=rb.Frictionless(0.5),
         )
-        method = rb.EventDriven(rb.LieVariational(), 0.9, detect=detect)
+        method = rb.EventDriven(rb.LieVariational(), 0.9, detect=detect, on_zeno="stop")
         save = rb.SaveAt(final=True, impacts=2)
         return v, rb.simulate(world, state, method, 0.9, save=save, throw=False)
 
@@ -369,7 +376,7 @@ def fly_mixed(states, names, tolerance=None):
             pairs=(),
         )
         state = rb.State(position, quaternion, velocity, spin)
-        method = rb.LGVCI(dt=0.01, tolerance=tolerance, max_impacts=100)
+        method = rb.LGVCI(dt=0.01, tolerance=tolerance, max_impacts=100, on_zeno="stop")
         save = rb.SaveAt(final=True, impacts=16)
         sol = rb.simulate(world, state, method, 0.8, save=save, throw=False)
         gaps = jax.vmap(lambda s: rb.gaps(world, s))
@@ -502,7 +509,7 @@ def test_several_bodies_equal_each_alone():
         )
         x, v, w = (np.array([starts[n][k] for n in names]) for k in range(3))
         state = rb.State(x, np.tile(np.array(IDENTITY), (len(names), 1)), v, w)
-        return rb.simulate(world, state, rb.LGVCI(dt=0.05), 1.5)
+        return rb.simulate(world, state, rb.LGVCI(dt=0.05, on_zeno="stop"), 1.5)
 
     together = fly(kinds)
     assert int(together.impacts.count) >= 6
@@ -534,7 +541,9 @@ def drop_box(parameters, rounded):
         zero = jnp.zeros((1, 3))
         state = rb.State(jnp.stack([0 * e, 0 * e, height])[None], quaternion[None], zero, zero)
         save = rb.SaveAt(final=True, impacts=4)
-        sol = rb.simulate(world, state, rb.LGVCI(dt=0.02), 0.7, save=save, throw=False)
+        sol = rb.simulate(
+            world, state, rb.LGVCI(dt=0.02, on_zeno="stop"), 0.7, save=save, throw=False
+        )
         return sol, full_inertia(body)
 
     return jax.vmap(one)(*parameters)
@@ -610,7 +619,7 @@ def test_turning_and_shifting_the_scene_turns_and_shifts_the_result():
         )
         spin = jnp.array([[0.8, -1.0, 1.5]])
         state = rb.State(position[None], quaternion[None], velocity[None], spin)
-        return rb.simulate(world, state, rb.LGVCI(dt=0.01), 4.0, throw=False)
+        return rb.simulate(world, state, rb.LGVCI(dt=0.01, on_zeno="stop"), 4.0, throw=False)
 
     rows = []
     for q, shift in turns:

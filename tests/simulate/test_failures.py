@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import plain_jit
+from helpers import quick_jit
 
 import jaxrb as rb
 
@@ -109,7 +109,7 @@ def test_throw_from_inside_a_jitted_derivative(derive):
         moved = eqx.tree_at(lambda s: s.position, state, state.position.at[0, 2].set(z))
         return rb.simulate(world, moved, method, t1).final.position[0, 2]
 
-    slope = plain_jit(derive(height))
+    slope = quick_jit(derive(height))
     with pytest.raises(Exception, match="penetrates an obstacle at the start"):
         slope(state.position[0, 2]).block_until_ready()
     assert np.isfinite(slope(jnp.asarray(100.0)))

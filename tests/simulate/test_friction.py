@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import plain_jit
+from helpers import quick_jit
 
 import jaxrb as rb
 
@@ -150,7 +150,7 @@ def test_derivatives_through_frictional_bounces():
 
     # So little friction that the first bounce slides all along.
     x = jnp.array([0.08, 0.8, 1.3, 0.02, 0.2, 1.0, 2.0])
-    forward, reverse = (plain_jit(mode(final))(x) for mode in (jax.jacfwd, jax.jacrev))
+    forward, reverse = (quick_jit(mode(final))(x) for mode in (jax.jacfwd, jax.jacrev))
     np.testing.assert_allclose(forward, reverse, rtol=0, atol=1e-12 * np.abs(forward).max())
     run, step = jax.jit(final), 1e-6
     for i in range(7):

@@ -5,7 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import plain_jit
+from helpers import quick_jit
 from scipy.optimize import brentq
 
 import jaxrb as rb
@@ -94,7 +94,7 @@ def test_the_derivatives_of_twenty_bounces(mode):
         end = bounced(numbers).final
         return jnp.stack([end.position[0, 2], end.velocity[0, 2]])
 
-    found = np.asarray(plain_jit(mode(final))(jnp.asarray(PLATE)))
+    found = np.asarray(quick_jit(mode(final))(jnp.asarray(PLATE)))
     for k, step in enumerate([1e-6, 1e-5, 1e-4]):
         ends = [np.array(bounces(PLATE + s * step * np.eye(3)[k], END)[1:]) for s in (-2, -1, 1, 2)]
         expected = (ends[0] - 8 * ends[1] + 8 * ends[2] - ends[3]) / (12 * step)
@@ -136,7 +136,7 @@ def test_friction_with_a_turntable():
         return np.concatenate([kick - np.array([0, 0, G * 0.4]), spin])
 
     rate = 7.0
-    both = plain_jit(lambda rate: jax.jvp(end, (rate,), (jnp.ones_like(rate),)))
+    both = quick_jit(lambda rate: jax.jvp(end, (rate,), (jnp.ones_like(rate),)))
     value, slope = both(jnp.asarray(rate))
     np.testing.assert_allclose(value, closed_form(rate), atol=1e-12)
     expected = (closed_form(rate + 1e-5) - closed_form(rate - 1e-5)) / 2e-5

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import plain_jit
+from helpers import quick_jit
 
 import jaxrb as rb
 
@@ -50,7 +50,7 @@ def test_two_equal_balls_head_on(law):
     x = jnp.array([0.0, 0.52, 1.0, 0.0])
     np.testing.assert_allclose(final(x), 1.2, atol=1e-14)
     for mode in (jax.jacfwd, jax.jacrev):
-        np.testing.assert_allclose(plain_jit(mode(final))(x), [1, 0, 1, 0], atol=1e-10)
+        np.testing.assert_allclose(quick_jit(mode(final))(x), [1, 0, 1, 0], atol=1e-10)
 
 
 def test_newtons_cradle():
@@ -229,7 +229,7 @@ def test_case_one_against_a_second_ellipsoid():
     np.testing.assert_allclose(rb.energy(world, sol.final), rb.energy(world, start), rtol=1e-13)
     of = lambda x: final(x)[0].final.position.reshape(-1)  # noqa: E731
     x = jnp.zeros(3)
-    forward, reverse = (plain_jit(mode(of))(x) for mode in (jax.jacfwd, jax.jacrev))
+    forward, reverse = (quick_jit(mode(of))(x) for mode in (jax.jacfwd, jax.jacrev))
     scale = np.abs(forward).max()
     np.testing.assert_allclose(forward, reverse, rtol=0, atol=1e-11 * scale)
     run, step = jax.jit(of), 1e-6
@@ -286,7 +286,7 @@ def test_friction_of_a_pair_alone():
     along = np.stack([-1.7 * slope, -0.2 * slope], axis=1) * np.array([[1.0], [-1.0]])
     expected = np.vstack([along, [0.0, 1.0]])
     for derivative in (jax.jacfwd, jax.jacrev):
-        np.testing.assert_allclose(jax.jit(derivative(end))(numbers), expected, atol=1e-12)
+        np.testing.assert_allclose(quick_jit(derivative(end))(numbers), expected, atol=1e-12)
 
 
 def test_only_listed_pairs_touch():
@@ -354,7 +354,7 @@ def test_the_derivative_of_bounces_in_a_cavity():
     f = [np.asarray(run(at + k * h)) for k in (-2, -1, 1, 2)]
     expected = (f[0] - 8 * f[1] + 8 * f[2] - f[3]) / (12 * h)
     for mode in (jax.jacfwd, jax.jacrev):
-        np.testing.assert_allclose(plain_jit(mode(final))(at), expected, rtol=1e-8, atol=1e-9)
+        np.testing.assert_allclose(quick_jit(mode(final))(at), expected, rtol=1e-8, atol=1e-9)
 
 
 def test_single_precision():

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import plain_jit
+from helpers import quick_jit
 
 import jaxrb as rb
 
@@ -98,7 +98,7 @@ def test_the_derivative_of_a_swing_against_a_wall():
     """By e and by the first angle, against differences, in both modes."""
     final = lambda x: against_a_wall(x).final.position[0, 0]  # noqa: E731
     numbers = jnp.array([0.6, 0.5])
-    forward, reverse = (plain_jit(mode(final))(numbers) for mode in (jax.jacfwd, jax.grad))
+    forward, reverse = (quick_jit(mode(final))(numbers) for mode in (jax.jacfwd, jax.grad))
     np.testing.assert_allclose(forward, reverse, atol=1e-11)
     step, go = 1e-5, jax.jit(final)
     for k in range(2):

@@ -2,7 +2,7 @@
 
 import pytest
 import recorded
-from helpers import plain_jit
+from helpers import quick_jit
 
 # States and times are those on record to some units of round-off, whatever compiles them; the
 # derivatives of the box that comes to rest pass through 30 impacts on its corners.
@@ -13,7 +13,7 @@ DERIVED = ("Case I", "friction", "resting box", "five balls", "pinned top")
 
 
 def compare(name, **options):
-    found = recorded.evaluate(name, compile=plain_jit, **options)
+    found = recorded.evaluate(name, compile=quick_jit, **options)
     known = recorded.recorded()[name]
     assert set(found) <= set(known)
     far = {key: recorded.distance(value, known[key]) for key, value in found.items()}

@@ -33,7 +33,11 @@ DROP = 3.2  # height of the centre of the first ball at the start [m]
 def fly():
     """Simulates a ball let go at a height [m] with a forward velocity of 1 m/s."""
     save = rb.SaveAt(every=10, impacts=4)
-    run = jax.jit(lambda s: rb.simulate(WORLD, s, rb.LGVCI(dt=0.01), END, save=save, throw=False))
+    run = jax.jit(
+        lambda s: rb.simulate(
+            WORLD, s, rb.LGVCI(dt=0.01, on_zeno="stop"), END, save=save, throw=False
+        )
+    )
 
     def solve(height):
         at, velocity = jnp.array([[0.0, 1.0, height]]), jnp.array([[1.0, 0.0, 0.0]])
@@ -293,7 +297,9 @@ def test_obstacles_are_drawn_where_they_are():
     )
     start = rb.State([[0.0, 0.0, 1.0]], [[1.0, 0, 0, 0]], [[0.0, 0.0, 0.0]], [[0.0, 0.0, 0.0]])
     save = rb.SaveAt(every=10)
-    sol = rb.simulate(world, start, rb.LGVCI(dt=0.01), 0.2, save=save, args=jnp.asarray(0.5))
+    sol = rb.simulate(
+        world, start, rb.LGVCI(dt=0.01, on_zeno="stop"), 0.2, save=save, args=jnp.asarray(0.5)
+    )
     found = replay(world, sol, args=jnp.asarray(0.5))
     assert list(found.obstacle_poses) == [0]
     position, quaternion = found.obstacle_poses[0]

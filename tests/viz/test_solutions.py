@@ -15,7 +15,9 @@ WORLD = rb.World(
     [rb.RigidBody(rb.Sphere(0.5), 2.0)], [rb.HalfSpace()], contact_law=rb.Frictionless(0.8)
 )
 START = rb.State([[0.0, 0.0, 1.5]], [[1.0, 0, 0, 0]], [[1.0, 0.0, 0.0]], [[0.0, 3.0, 0.0]])
-SOL = rb.simulate(WORLD, START, rb.LGVCI(0.01), 1.0, save=rb.SaveAt(every=1, impacts=8))
+SOL = rb.simulate(
+    WORLD, START, rb.LGVCI(0.01, on_zeno="stop"), 1.0, save=rb.SaveAt(every=1, impacts=8)
+)
 FALL = (2 / 9.81) ** 0.5  # until the first impact, 1 m below
 T = np.asarray(SOL.ts)
 AFTER = T - FALL
@@ -104,7 +106,7 @@ def test_phase_portrait_of_impacts_at_one_time():
         zero,
     )
     save = rb.SaveAt(every=1, impacts=8)
-    sol = rb.simulate(world, start, rb.LGVCI(0.01), 0.4, save=save)
+    sol = rb.simulate(world, start, rb.LGVCI(0.01, on_zeno="stop"), 0.4, save=save)
     assert int(sol.impacts.count) == 2
     *jumps, path = rb.viz.plot_phase_portrait(sol, body=1, coordinate="x").get_lines()
     heights = np.array([np.ptp(jump.get_ydata()) for jump in jumps])
@@ -120,7 +122,7 @@ def test_many_gaps_become_their_smallest():
     start = rb.State(
         zero.at[:, 0].set(x).at[:, 2].set(2.0), jnp.tile(jnp.eye(1, 4), (3, 1)), zero, zero
     )
-    sol = rb.simulate(world, start, rb.LGVCI(0.01), 0.1, save=rb.SaveAt(every=5))
+    sol = rb.simulate(world, start, rb.LGVCI(0.01, on_zeno="stop"), 0.1, save=rb.SaveAt(every=5))
     drawn = lines(rb.viz.plot_gaps(world, sol))
     np.testing.assert_allclose(drawn["smallest of 9 gaps"], 0.8, rtol=1e-13)
 
@@ -134,7 +136,7 @@ def test_given_axes_and_no_global_state():
 
 
 def test_refused():
-    final = rb.simulate(WORLD, START, rb.LGVCI(0.01), 0.2)
+    final = rb.simulate(WORLD, START, rb.LGVCI(0.01, on_zeno="stop"), 0.2)
     with pytest.raises(ValueError, match=r"sol needs states along the way"):
         rb.viz.plot_gaps(WORLD, final)
     batch = jax.tree.map(lambda leaf: leaf[None], SOL)
