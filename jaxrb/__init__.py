@@ -33,6 +33,7 @@ from .control import (
 from .flows import (
     DirectorEnergyMomentum as DirectorEnergyMomentum,
     EnergyMidpoint as EnergyMidpoint,
+    ExactFlight as ExactFlight,
     LieVariational as LieVariational,
     QuaternionEnergyMomentum as QuaternionEnergyMomentum,
     QuaternionVariational as QuaternionVariational,

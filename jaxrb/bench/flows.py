@@ -11,6 +11,7 @@ from ..flows import (
     AbstractFlow,
     DirectorEnergyMomentum,
     EnergyMidpoint,
+    ExactFlight,
     LieVariational,
     QuaternionEnergyMomentum,
     QuaternionVariational,
@@ -25,6 +26,7 @@ BATCHES = (1024,)
 DT = 0.01  # [s]
 FLOWS: tuple[AbstractFlow, ...] = (
     LieVariational(),
+    ExactFlight(),
     QuaternionVariational(),
     QuaternionEnergyMomentum(),
     EnergyMidpoint(),

@@ -22,6 +22,7 @@ from ..math import (
     tree_where,
     zeros_like,
 )
+from ..math.principal import PrincipalAxes
 from ..math.small import stack_inertia
 from .joints import Pin
 from .phase import Phase
@@ -46,18 +47,29 @@ class Inertial(eqx.Module):
     mass: Float[Array, " n_bodies"]
     inertia: InertiaTensor  # about the centres of mass
     pivot: Pivot | None = None  # None where no body is pinned
+    principal: PrincipalAxes | None = None  # None where the flow does not need them
 
     @staticmethod
     def of(
-        bodies: Sequence[RigidBody], dtype: DTypeLike, pins: Sequence[Pin | None] = ()
+        bodies: Sequence[RigidBody],
+        dtype: DTypeLike,
+        pins: Sequence[Pin | None] = (),
+        *,
+        principal: bool = False,
     ) -> Inertial:
-        """The inertial numbers of bodies, each with its pin or None; by default all are free."""
+        """The inertial numbers of bodies, each with its pin or None; by default all are free.
+
+        With `principal` their principal axes are found, too.
+        """
         mass = jnp.stack([body.mass for body in bodies])
         inertia = stack_inertia([body.inertia_tensor() for body in bodies])
         pivot = _pivot(mass, inertia, pins) if any(pin is not None for pin in pins) else None
         # Only the numbers: which bodies are pinned has no precision.
         numbers, rest = eqx.partition(Inertial(mass, inertia, pivot), eqx.is_inexact_array)
-        return eqx.combine(jax.tree.map(lambda leaf: leaf.astype(dtype), numbers), rest)
+        found = eqx.combine(jax.tree.map(lambda leaf: leaf.astype(dtype), numbers), rest)
+        if not principal:
+            return found
+        return Inertial(found.mass, found.inertia, found.pivot, PrincipalAxes.of(found.inertia))
 
     def velocity(self, phase: Phase) -> Vec3:
         """The velocities of the centres of mass, world frame [m/s]."""

@@ -30,10 +30,12 @@ class AbstractFlow(eqx.Module):
     Attributes:
         has_stretch: whether it advances `Phase.stretch`, which is None otherwise.
         has_pins: whether it knows pinned bodies.
+        has_principal_axes: whether it needs `Inertial.principal`, which is None otherwise.
     """
 
     has_stretch: ClassVar[bool] = False
     has_pins: ClassVar[bool] = True
+    has_principal_axes: ClassVar[bool] = False
 
     @abc.abstractmethod
     def drift(

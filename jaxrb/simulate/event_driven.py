@@ -123,7 +123,8 @@ class EventDriven(AbstractMethod):
         return _for_flow(self.flow, world, state)
 
     def build(self, world, state, args):
-        return build(world, state, args, standing=self.on_zeno == "rest")
+        standing, principal = self.on_zeno == "rest", self.flow.has_principal_axes
+        return build(world, state, args, standing=standing, principal=principal)
 
     def window(self, world, capacity):
         return self._blocks(len(world.bodies), capacity).steps

@@ -51,7 +51,12 @@ def body_order(world: World) -> np.ndarray:
 
 
 def build(
-    world: World, state: State, args: Any = None, *, standing: bool = False
+    world: World,
+    state: State,
+    args: Any = None,
+    *,
+    standing: bool = False,
+    principal: bool = False,
 ) -> tuple[System, Phase]:
     """The component form of a world and of its state, in the dtype of the state.
 
@@ -60,6 +65,7 @@ def build(
         state: of its bodies.
         args: of the loads, and of obstacles that move.
         standing: whether contacts can last (see `HalfSpaceContacts.of`).
+        principal: whether the flow needs the principal axes of the bodies.
 
     Raises:
         ValueError: if the state does not fit the world, in number or in precision.
@@ -78,7 +84,7 @@ def build(
     world, state = eqx.combine(numbers, indices)
     order = body_order(world)
     bodies = [world.bodies[i].centered() for i in order]
-    inertial = Inertial.of(bodies, dtype, [world.pins[i] for i in order])
+    inertial = Inertial.of(bodies, dtype, [world.pins[i] for i in order], principal=principal)
     place = np.argsort(order)
     pairs = [(int(place[i]), int(place[j])) for i, j in world.pairs]
     pinned = [world.pins[i] is not None for i in order]

@@ -79,7 +79,8 @@ def measured(first, second):
 
 
 def distance_from(solid):
-    return jax.jit(lambda point: solid.signed_distance(point))
+    # A bound method of a module is a tree of arrays to jit.
+    return jax.jit(lambda point: solid.signed_distance(point))  # noqa: PLW0108
 
 
 def poses(n, scale, seed):

@@ -17,10 +17,10 @@ from scipy.spatial import ConvexHull
 from scipy.spatial.transform import Rotation
 
 import jaxrb as rb
-from jaxrb.contact import separation as contact
+from jaxrb.contact import narrow_phase
 from jaxrb.math import Quat, Vec3
-from jaxrb.shapes import climb, search
 from jaxrb.shapes.base import components
+from jaxrb.shapes.csg import ascent, extremum
 from jaxrb.shapes.csg.objective import Along
 from jaxrb.shapes.csg.seeds import prepare
 
@@ -251,11 +251,11 @@ def nested(z):
 
 def separations(shape, radius):
     """Of a shape from balls, by their centres."""
-    forms = contact.prepare(shape, rb.Sphere(radius))
+    forms = narrow_phase.prepare(shape, rb.Sphere(radius))
 
     def of(center):
         still = Quat.of(jnp.array([1.0, 0.0, 0.0, 0.0], center.dtype))
-        found = contact.separation(*forms, Vec3.of(center), still)
+        found = narrow_phase.separation(*forms, Vec3.of(center), still)
         return found.gap, found.normal.array(), found.point.array()
 
     return jax.jit(jax.vmap(of))
@@ -364,9 +364,9 @@ def test_failures_are_nan(monkeypatch):
     empty = rb.Intersection(rb.Sphere(1.0), rb.Placed(rb.Sphere(1.0), (3.0, 0.0, 0.0)))
     d = jnp.array([0.8, 0.3, 0.2])
     assert np.isnan(empty.support(d)).all()
-    monkeypatch.setattr(climb, "_CLIMBS", 1)
+    monkeypatch.setattr(ascent, "_CLIMBS", 1)
     # A function of its own: compiled ones are kept by the function.
-    unfinished = jax.jit(lambda *args: search._highest.__wrapped__(*args))  # noqa: PLW0108
+    unfinished = jax.jit(lambda *args: extremum._highest.__wrapped__(*args))  # noqa: PLW0108
     along = Along(Vec3.of(d / jnp.linalg.norm(d)))
     height, point = unfinished(components(prepare(LENS)), along)
     assert np.isnan(height) and np.isnan(point.array()).all()

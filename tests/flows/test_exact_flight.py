@@ -1,0 +1,328 @@
+"""Exact flight against Euler's equations integrated by Taylor series in forty digits."""
+
+import itertools
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import mpmath as mp
+import numpy as np
+import pytest
+from helpers import quick_jit, slope
+
+import jaxrb as rb
+from jaxrb.flows.free_rotation import free_rotation
+from jaxrb.math import Vec3
+
+ORDER = 40
+
+
+def by_taylor(duration, momentum, moments):
+    """Quaternion and momentum of a free body that starts unturned, in numbers of mpmath."""
+    with mp.workdps(40):
+        t, k, x = mp.mpf(duration), [*map(mp.mpf, momentum)], [1 / mp.mpf(j) for j in moments]
+        q = [mp.mpf(1), mp.mpf(0), mp.mpf(0), mp.mpf(0)]
+        rate = abs(t) * mp.sqrt(sum(a * a for a in k)) * max(x)
+        n = max(1, int(mp.ceil(2 * rate)))
+        for _ in range(n):
+            q, k = _taylor_step(t / n, q, k, x)
+        return q, k
+
+
+def _taylor_step(h, q, k, x):
+    ks, qs = [[a] for a in k], [[a] for a in q]
+
+    def product(a, b):
+        return mp.fdot(a, reversed(b))
+
+    for i in range(ORDER):
+        w = [[x[j] * c for c in ks[j]] for j in range(3)]
+        dk = [
+            product(ks[1], w[2]) - product(ks[2], w[1]),
+            product(ks[2], w[0]) - product(ks[0], w[2]),
+            product(ks[0], w[1]) - product(ks[1], w[0]),
+        ]
+        dq = [
+            -product(qs[1], w[0]) - product(qs[2], w[1]) - product(qs[3], w[2]),
+            product(qs[0], w[0]) + product(qs[2], w[2]) - product(qs[3], w[1]),
+            product(qs[0], w[1]) + product(qs[3], w[0]) - product(qs[1], w[2]),
+            product(qs[0], w[2]) + product(qs[1], w[1]) - product(qs[2], w[0]),
+        ]
+        for j in range(3):
+            ks[j].append(dk[j] / (i + 1))
+        for j in range(4):
+            qs[j].append(dq[j] / (2 * (i + 1)))
+    powers = [h**i for i in range(ORDER + 1)]
+    return [mp.fdot(c, powers) for c in qs], [mp.fdot(c, powers) for c in ks]
+
+
+PAPER = (5.0, 4.0, 2.6)  # Tran and Leok's Case I
+TRIAXIAL = (1.0, 1.25, 2.0)
+# On the separatrix the energy is that of a spin about the middle axis.
+SEPARATRIX = (np.sqrt(3 / 8), 1.0, np.sqrt(5 / 8))
+SCENES = {
+    "Case I": (1.0, (4, -4, 4), PAPER),
+    "after an impact": (2.0, (8, -2, 5), PAPER),
+    "the other side": (2.0, (2, -2, 8), PAPER),
+    "axes in another order": (2.0, (8, -2, 5), (4.0, 5.0, 2.6)),
+    "in a third": (2.0, (8, -2, 5), (5.0, 2.6, 4.0)),
+    "twelve radians": (4.7, (8, -2, 5), PAPER),
+    "backwards": (-1.5, (1, 2, 3), TRIAXIAL),
+    "a sphere": (2.0, (1, 2, 3), (1.0, 1.0, 1.0)),
+    "nearly a sphere": (2.0, (1, 2, 3), (1.0, 1.0 + 1e-9, 1.0 - 1e-9)),
+    "a disc": (1.5, (1, 2, 3), (1.0, 1.0, 2.0)),
+    "a rod": (1.5, (1, 2, 3), (2.0, 1.0, 2.0)),
+    "nearly a disc": (1.5, (1, 2, 3), (1.0, 1.0 + 1e-12, 2.0)),
+    "a thin rod": (0.2, (1, 0.3, 1e-3), (1.0, 1.0, 1e-3)),
+    "a thin rod, nearly round": (0.2, (1, 0.3, 1e-3), (1.0, 0.9, 1e-3)),
+    "steady about the first axis": (2.0, (3, 0, 0), TRIAXIAL),
+    "steady about the middle axis": (2.0, (0, 3, 0), TRIAXIAL),
+    "steady about the third axis": (3.0, (0, 0, 3), TRIAXIAL),
+    "nearly steady about the middle axis": (4.0, (1e-8, 2.5, 0), TRIAXIAL),
+    "on the separatrix": (3.0, SEPARATRIX, TRIAXIAL),
+    "hardly any spin": (2.0, (1e-8, 2e-8, -1e-8), TRIAXIAL),
+    "less than floats can square": (2.0, (1e-170, 2e-170, 0), TRIAXIAL),
+    "no spin": (2.0, (0, 0, 0), TRIAXIAL),
+    "no time": (0.0, (1, 2, 3), TRIAXIAL),
+    "small": (0.1, (1e-9, -2e-9, 3e-9), (2e-10, 3e-10, 4e-10)),
+}
+
+
+def flight(duration, momentum, moments):
+    """Quaternion and momentum at the end, and the error."""
+    rotation = free_rotation(duration, Vec3.of(momentum), Vec3.of(moments), 4)
+    turn = rotation.turn.array()
+    end = rb.lie.quaternion.rotate(rb.lie.quaternion.conjugate(turn), momentum)
+    return turn, end, rotation.error
+
+
+fly = quick_jit(flight)
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_attitude_and_momentum(name):
+    """The round-off of the angle turned is amplified, as it must be: eps W T."""
+    duration, momentum, moments = SCENES[name]
+    q, k = by_taylor(duration, momentum, moments)
+    size = mp.sqrt(sum(a * a for a in k))
+    turned = max(1.0, 4 * abs(duration) * np.linalg.norm(np.divide(momentum, moments)))
+    for dtype, round_off in ((np.float64, 1e-15), (np.float32, 1e-6)):
+        numbers = (np.asarray(n, dtype) for n in SCENES[name])
+        found, end, error = fly(*numbers)
+        assert found.dtype == dtype and error <= 1
+        if dtype == np.float32:  # of the numbers as they are rounded
+            exact = [np.asarray(n, dtype).tolist() for n in SCENES[name]]
+            q, k = by_taylor(exact[0], exact[1], exact[2])
+        sign = (
+            1
+            if float(q[0]) * float(found[0]) + float(mp.fdot(q[1:], map(float, found[1:]))) > 0
+            else -1
+        )
+        off = max(abs(sign * mp.mpf(float(a)) - b) for a, b in zip(found, q, strict=True))
+        assert off <= round_off * turned
+        off = max(abs(mp.mpf(float(a)) - b) for a, b in zip(end, k, strict=True))
+        assert off <= round_off * turned * size
+
+
+def test_two_flights_are_one():
+    rng = np.random.default_rng(0)
+    for _ in range(20):
+        moments = rng.uniform(1, 2, 3)
+        momentum, first, second = rng.normal(size=3) * 2, *rng.uniform(-1.5, 1.5, 2)
+        a, between, _ = fly(first, momentum, moments)
+        b, end, _ = fly(second, between, moments)
+        whole, at_once, _ = fly(first + second, momentum, moments)
+        both = rb.lie.quaternion.multiply(a, b)
+        both = both * jnp.sign(jnp.dot(both, whole))
+        np.testing.assert_allclose(both, whole, rtol=0, atol=8e-15)
+        np.testing.assert_allclose(end, at_once, rtol=0, atol=2e-14)
+
+
+DERIVED = (
+    "after an impact",
+    "axes in another order",
+    "a sphere",
+    "a disc",
+    "a rod",
+    "no spin",
+    "steady about the first axis",
+    "steady about the middle axis",
+    "on the separatrix",
+)
+
+
+@pytest.mark.parametrize("name", DERIVED)
+def test_derivatives(name):
+    """By duration, momentum and moments, against differences of the series in forty digits."""
+    x = np.concatenate([np.atleast_1d(n) for n in SCENES[name]]).astype(float)
+
+    def ends(x):
+        q, end, _ = flight(x[0], x[1:4], x[4:])
+        return jnp.concatenate([q, end])
+
+    def exact(x):
+        q, k = by_taylor(x[0], x[1:4], x[4:])
+        return np.array([*q, *k])
+
+    with mp.workdps(40):
+        columns, h = [], mp.mpf(10) ** -12
+        for i in range(7):
+            step = np.array([h if i == j else mp.mpf(0) for j in range(7)])
+            both = exact([*(x + step)]), exact([*(x - step)])
+            columns.append(((both[0] - both[1]) / (2 * h)).astype(float))
+        expected = np.stack(columns, axis=1)
+        sign = float(np.sign(float(exact([*x])[0]))) * np.sign(float(ends(x)[0]))
+        expected[:4] *= sign
+    forward, reverse = (quick_jit(mode(ends))(x) for mode in (jax.jacfwd, jax.jacrev))
+    scale = max(1.0, np.abs(expected).max())
+    np.testing.assert_allclose(forward, expected, rtol=0, atol=1e-13 * scale)
+    np.testing.assert_allclose(reverse, forward, rtol=0, atol=1e-13 * scale)
+
+
+@pytest.mark.parametrize("name", ["after an impact", "a disc", "no spin"])
+def test_second_derivatives(name):
+    """In all pairs of modes, against differences of the first ones."""
+    x = jnp.concatenate([jnp.atleast_1d(jnp.asarray(n, float)) for n in SCENES[name]])
+    weights = jnp.array([0.3, -0.5, 0.7, 0.2])
+
+    def of(x):
+        return weights @ flight(x[0], x[1:4], x[4:])[0]
+
+    first, h = quick_jit(jax.grad(of)), 1e-3
+    slopes = [[np.asarray(first(x.at[i].add(m * h))) for m in (-2, -1, 1, 2)] for i in range(7)]
+    expected = np.stack([(f[0] - 8 * f[1] + 8 * f[2] - f[3]) / (12 * h) for f in slopes], 1)
+    modes = (jax.jacfwd, jax.jacrev)
+    for outer, inner in itertools.product(modes, modes):
+        hessian = quick_jit(outer(inner(of)))(x)
+        np.testing.assert_allclose(hessian, expected, rtol=0, atol=1e-9 * np.abs(expected).max())
+
+
+def spinning(moments, omega, **options):
+    """A world of one free body, and its state."""
+    body = rb.RigidBody(rb.Sphere(0.1), 1.3, moments)
+    still = np.zeros((1, 3))
+    state = rb.State(still, [[1.0, 0, 0, 0]], still, jnp.asarray(omega, float)[None])
+    return rb.World([body], gravity=(0, 0, -9.81), **options), state
+
+
+def test_any_inertia_tensor_is_that_of_turned_axes():
+    turn = rb.lie.quaternion.exp(jnp.array([0.3, -0.8, 0.5]))
+    matrix = np.asarray(rb.lie.quaternion.to_matrix(turn))
+    omega = np.array([1.0, -2.0, 0.5])
+    method = rb.EventDriven(rb.ExactFlight(), 0.5)
+    world, state = spinning(TRIAXIAL, matrix.T @ omega)
+    own = rb.simulate(world, state, method, 2.0).final
+
+    def full(numbers):
+        scale, omega = numbers[0], numbers[1:]
+        tensor = scale * (matrix @ np.diag(TRIAXIAL) @ matrix.T)
+        world, state = spinning(tensor, omega)
+        return rb.simulate(world, state, method, 2.0).final
+
+    numbers = jnp.array([1.0, *omega])
+    found = full(numbers)
+    np.testing.assert_allclose(
+        found.angular_velocity[0], matrix @ own.angular_velocity[0], atol=1e-13
+    )
+    rotation = matrix @ own.rotation_matrix[0] @ matrix.T
+    np.testing.assert_allclose(found.rotation_matrix[0], rotation, rtol=0, atol=1e-13)
+
+    by = quick_jit(jax.jacfwd(lambda n: full(n).angular_velocity[0]))(numbers)
+    h = 1e-5
+    for i in range(4):
+        step = h * jnp.eye(4)[i]
+        ends = [full(numbers + m * step).angular_velocity[0] for m in (-2, -1, 1, 2)]
+        difference = (ends[0] - 8 * ends[1] + 8 * ends[2] - ends[3]) / (12 * h)
+        np.testing.assert_allclose(by[:, i], difference, rtol=0, atol=1e-9)
+    reverse = quick_jit(jax.jacrev(lambda n: full(n).angular_velocity[0]))(numbers)
+    np.testing.assert_allclose(reverse, by, rtol=0, atol=1e-13)
+
+
+def test_by_a_full_tensor_with_equal_moments_there_is_no_derivative():
+    """Its axes are any; by the motion there is one."""
+    turn = rb.lie.quaternion.exp(jnp.array([0.3, -0.8, 0.5]))
+    turn = np.asarray(rb.lie.quaternion.to_matrix(turn))
+    round_body = turn @ np.diag([1.0, 1.0, 2.0]) @ turn.T
+
+    def final(size, omega):
+        world, state = spinning(size * round_body, omega)
+        method = rb.EventDriven(rb.ExactFlight(), 0.5)
+        return rb.simulate(world, state, method, 1.0).final.angular_velocity[0]
+
+    by_size, by_spin = quick_jit(jax.jacrev(final, (0, 1)))(1.0, jnp.array([1.0, -2.0, 0.5]))
+    assert np.isnan(by_size).all() and np.isfinite(by_spin).all()
+
+
+def test_energy_and_momentum_of_many_flights():
+    """Round-off as of a random walk, without drift."""
+    world, state = spinning(TRIAXIAL, [1.0, 2.0, -0.5])
+    world = eqx.tree_at(lambda w: w.gravity, world, jnp.zeros(3))
+    n = 20_000
+    save = rb.SaveAt(every=n // 20)
+    sol = rb.simulate(world, state, rb.EventDriven(rb.ExactFlight(), 0.05), 0.05 * n, save=save)
+    energy = np.asarray(jax.vmap(lambda s: rb.energy(world, s))(sol.states))
+    assert np.abs(energy / energy[0] - 1).max() < 1e-13
+    momentum = np.asarray(jax.vmap(lambda s: rb.angular_momentum(world, s))(sol.states))
+    np.testing.assert_allclose(momentum, momentum[:1].repeat(len(momentum), 0), rtol=0, atol=1e-12)
+
+
+# Of the continuous problem, by Taylor series in 24 digits and Newton's rule.
+TIMES = [
+    2.6491323431753971233,
+    4.8945305294234768567,
+    5.352061251907043597,
+    6.5250434030798301019,
+    9.4616782324117595485,
+]
+
+
+@pytest.mark.parametrize("dt", [0.01, 0.02])
+def test_impacts_of_case_one_are_those_of_newtons_equations(dt):
+    body = rb.RigidBody(rb.Ellipsoid((2.0, 3.0, 4.0)), 1.0)
+    world = rb.World([body], [rb.HalfSpace()], gravity=(0, 0, -9.80665))
+    state = rb.State([[0, 0, 10.0]], [[1.0, 0, 0, 0]], [[0, 0, 10.0]], [[0.8, -1.0, 4 / 2.6]])
+    save = rb.SaveAt(final=True, impacts=8)
+    sol = rb.simulate(world, state, rb.EventDriven(rb.ExactFlight(), dt), 10.0, save=save)
+    assert int(sol.impacts.count) == 5
+    np.testing.assert_allclose(sol.impacts.time[:5], TIMES, rtol=0, atol=2e-12)
+    np.testing.assert_allclose(rb.energy(world, sol.final), rb.energy(world, state), rtol=1e-13)
+
+
+def test_flights_that_are_too_long_are_taken_in_parts():
+    """A step of 80 rad, of which 4 doublings reach some twelve."""
+    world, state = spinning(TRIAXIAL, [10.0, 20.0, -5.0])
+    one = rb.simulate(world, state, rb.EventDriven(rb.ExactFlight(), 4.0), 4.0)
+    short = rb.simulate(world, state, rb.EventDriven(rb.ExactFlight(), 0.1), 4.0)
+    assert 8 < int(one.stats.flow_evaluations) < 40
+    long = rb.simulate(world, state, rb.EventDriven(rb.ExactFlight(doublings=8), 4.0), 4.0)
+    assert int(long.stats.flow_evaluations) == 1
+    for other in (short, long):
+        for name in ("position", "velocity", "angular_velocity"):
+            expected = getattr(one.final, name)
+            np.testing.assert_allclose(getattr(other.final, name), expected, rtol=0, atol=1e-11)
+        np.testing.assert_allclose(
+            other.final.rotation_matrix, one.final.rotation_matrix, rtol=0, atol=1e-12
+        )
+
+
+def test_with_forces_it_is_of_order_two():
+    """Drag, against an independent integration."""
+    drag = rb.Drag(0, 0.3, 0.1, angular=0.2)
+    world, state = spinning(TRIAXIAL, [1.0, 2.0, -0.5], forces=[drag])
+    state = eqx.tree_at(lambda s: s.velocity, state, jnp.array([[1.0, -2.0, 3.0]]))
+
+    def run(dt):
+        return rb.simulate(world, state, rb.EventDriven(rb.ExactFlight(), dt), 1.6).final
+
+    finest = run(0.0005)
+    errors = [
+        np.abs(run(dt).angular_velocity - finest.angular_velocity).max()
+        for dt in (0.08, 0.04, 0.02)
+    ]
+    assert slope((0.08, 0.04, 0.02), errors) == pytest.approx(2, abs=0.05)
+
+
+def test_pinned_bodies_are_refused():
+    world, state = spinning(TRIAXIAL, [0.0, 0.0, 0.0], joints=[rb.Pin(0, (0, 0, 0.0))])
+    with pytest.raises(ValueError, match="ExactFlight does not know joints"):
+        rb.simulate(world, state, rb.EventDriven(rb.ExactFlight(), 0.1), 1.0)
