@@ -11,6 +11,7 @@ from scipy.integrate import solve_ivp
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
 
 
+@pytest.mark.slow
 def test_throw_to_target():
     import throw_to_target
 
@@ -42,6 +43,7 @@ def dop853(rate, start, ts):
     return solve_ivp(rate, span, start, "DOP853", ts, rtol=1e-13, atol=1e-13).y.T
 
 
+@pytest.mark.slow
 def test_jia_wang(tmp_path, capsys):
     """The sequences of events in the captions, all figures, and the printed impulses as far as
     they are exact."""

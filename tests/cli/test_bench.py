@@ -71,6 +71,7 @@ def test_bodies(capsys, monkeypatch):
     assert re.search(r"\d+ impacts a world", text)
 
 
+@pytest.mark.slow
 def test_impact(capsys, monkeypatch):
     monkeypatch.setattr(impact, "LANES", 2)
     assert main(["bench", "impact", *TINY]) == 0
@@ -96,6 +97,7 @@ def test_flows(capsys, monkeypatch):
         assert min(rows(text, name, rf"({NUMBER})   {SPREAD}")) > 0
 
 
+@pytest.mark.slow
 def test_compile(capsys, monkeypatch):
     monkeypatch.setattr(compilation, "PROGRAMS", ("forward run",))
     assert main(["bench", "compile", *TINY]) == 0

@@ -48,6 +48,7 @@ def load(out):
         return dict(file)
 
 
+@pytest.mark.slow
 def test_billiard_break(demo):
     """Balls are listed once; the energy is kept, and shared by balls that were at rest."""
     status, text, out = demo("break", "--steps", "620")
@@ -75,6 +76,7 @@ def test_friction(demo, case, steps):
         assert forward[0] > 0 > forward[-1]
 
 
+@pytest.mark.slow
 def test_prints_the_impacts_of_case_i(demo):
     status, text, _ = demo("I")
     assert status == 0
@@ -86,6 +88,7 @@ def test_prints_the_impacts_of_case_i(demo):
     np.testing.assert_allclose(10 - GRAVITY * time[0] + impulse[0], MOMENTUM, rtol=0, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_prints_the_impacts_of_a_union(demo):
     status, text, _ = demo("III")
     assert status == 0
@@ -208,6 +211,7 @@ def test_pieces_join_without_a_seam(demo):
     np.testing.assert_allclose(pieces["position"][:501], whole["position"][::2], atol=1e-12)
 
 
+@pytest.mark.slow
 def test_without_matplotlib_it_says_how_to_install_it(tmp_path):
     """In a process of its own, which finds no matplotlib."""
     hide = "import sys; sys.modules['matplotlib'] = None; from jaxrb.__main__ import main; "

@@ -255,6 +255,7 @@ def test_flat_contact_is_in_the_middle():
         (POLYHEDRON, rb.Sphere(0.2)),
     ],
 )
+@pytest.mark.slow
 def test_derivatives(first, second):
     """Of gap, normal and point by the pose, in both modes, against differences."""
     of = placed(first, second)
@@ -270,6 +271,7 @@ def test_derivatives(first, second):
 
 
 @pytest.mark.parametrize("solid", [BOX, CAPSULE])
+@pytest.mark.slow
 def test_every_normal_of_an_ellipsoid_has_its_derivatives(solid):
     """Those of the closest corner or edge too, where the search ends at the root itself. Where
     within the step another feature becomes the closest, differences are none: seldom."""

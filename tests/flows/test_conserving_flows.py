@@ -233,6 +233,7 @@ def test_the_variational_flow_over_many_steps():
 
 
 @pytest.mark.parametrize("name", ["QUAT.EM", "DIR.EM"])
+@pytest.mark.slow
 def test_a_top_conserves_energy_and_vertical_momentum(name):
     """Betsch and Siebert, Figure 3: dt = 0.01, 1.4 rad a step."""
     world, state, length, _ = gyro_top()
@@ -266,6 +267,7 @@ def test_the_corrected_midpoint_rule_conserves_the_energy_of_a_top(update):
             assert change[5e-3] > 10 * change[1e-3] > 1e-9
 
 
+@pytest.mark.slow
 def test_forces_and_errors_of_a_pin():
     """The slip at the pin tends to zero with order 2. As it changes sign at every step, the
     multipliers approach the exact force with order 1, the means of two of them with order 2.
@@ -312,6 +314,7 @@ def test_a_pendulum_pulls_at_its_pin():
 
 
 @every_flow_slowly
+@pytest.mark.slow
 def test_a_bounce_and_its_derivatives(flow):
     """An ellipsoid falls for 5 s, with two elastic impacts."""
     world, state = paper_scene(rb.Ellipsoid((2.0, 3.0, 4.0)), (5.0, 4.0, 2.6))
@@ -336,6 +339,7 @@ def test_a_bounce_and_its_derivatives(flow):
 
 
 @every_flow_slowly
+@pytest.mark.slow
 def test_derivatives_of_a_top(flow):
     """By where it is pinned, its mass and gravity: all that enters through the pin."""
     world, state, length, _ = gyro_top()
@@ -409,6 +413,7 @@ def test_a_thousand_tops_at_once():
     np.testing.assert_allclose(quaternion[7], alone, atol=1e-15)
 
 
+@pytest.mark.slow
 def test_directors_go_on_from_a_saved_state():
     flow = FLOWS["DIR.EM"]
     whole = fly(FREE, spinning(), flow, 0.01, 0.2).final
@@ -431,6 +436,7 @@ def test_single_precision(flow):
     np.testing.assert_allclose(final.position, double.position, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_free_and_pinned_bodies_side_by_side():
     """A pinned one turns as if alone, and a free one falls."""
     world, state, length, _ = gyro_top()

@@ -49,6 +49,7 @@ def test_against_differences(near_rays):
         assert np.quantile(error, 0.98) < 1e-7, number
 
 
+@pytest.mark.slow
 def test_of_a_batch_and_by_itself():
     """One queue under any vmap."""
     x = problems(60)

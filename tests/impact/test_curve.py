@@ -12,6 +12,7 @@ import jaxrb as rb
 
 
 @pytest.mark.parametrize(("mu", "vz"), [(0.8, -0.0772), (0.25, -0.8), (3.0, -0.5)])
+@pytest.mark.slow
 def test_points_are_on_the_hodograph(mu, vz):
     """gamma' = -mu B gamma^ + d (31) while it slides; at the end the whole impulse. With mu = 3
     the contact is at first pressed together: v_z falls."""
@@ -50,6 +51,7 @@ def test_refused():
         rb.impulse_curve(-jnp.eye(3), APPROACH, rb.Coulomb(0.3))
 
 
+@pytest.mark.slow
 def test_precision_and_derivative():
     """In float32 to its round-off; derivatives by mu and v, through jit, against differences."""
     single = rb.impulse_curve(

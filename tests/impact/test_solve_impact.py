@@ -133,6 +133,7 @@ class TestRandom:
             words.append(word)
         assert {"cr", "csr", "scr"} == set(words)
 
+    @pytest.mark.slow
     def test_a_lane_is_as_by_itself(self):
         w, v, mu, e = random_impacts(700, seed=2)
         many = jax.jit(jax.vmap(_impulse))(w, v, mu, e)
@@ -260,6 +261,7 @@ class TestDerivatives:
         "name",
         ["4a", "4b", "4c", "4d", "7", "sphere", "planar", "no slip", "plastic", "smooth"],
     )
+    @pytest.mark.slow
     def test_both_modes_and_differences(self, name):
         x = _numbers(name)
         forward, reverse = FORWARD(x), REVERSE(x)

@@ -38,6 +38,7 @@ def assert_same(found, expected, digits=1e-11):
 
 
 @pytest.mark.parametrize("smallest", [4096, 64], ids=["together", "in chunks"])
+@pytest.mark.slow
 def test_equals_vmap(smallest, monkeypatch):
     """The last of four chunks of 76 is filled up."""
     monkeypatch.setattr(batch, "SMALLEST_CHUNK", smallest)
@@ -45,6 +46,7 @@ def test_equals_vmap(smallest, monkeypatch):
     assert_same(many(*problems()), VMAP(*problems()))
 
 
+@pytest.mark.slow
 def test_single_precision(monkeypatch):
     monkeypatch.setattr(batch, "SMALLEST_CHUNK", 64)
     found = many(*problems(dtype=jnp.float32))
@@ -69,6 +71,7 @@ def test_collinearity_is_passed_on():
     assert straight > np.isfinite(many(w, v, law).events.l).sum()
 
 
+@pytest.mark.slow
 def test_gradient_under_jit():
     def gradient(solve):
         loss = lambda *problem: jnp.sum(solve(*problem).impulse ** 2)  # noqa: E731
@@ -130,6 +133,7 @@ def test_a_failure_is_raised_by_a_jitted_derivative():
         slope(jnp.array([jnp.inf, 0.1, -1.0])).block_until_ready()
 
 
+@pytest.mark.slow
 def test_impacts_are_sharded_over_devices():
     program = """
         from helpers import quick_jit

@@ -53,6 +53,7 @@ def start():
     return world, state
 
 
+@pytest.mark.slow
 def test_killed_and_resumed(tmp_path, start):
     world, state = start
     begun, killed, whole = (tmp_path / f"{n}.jaxrb" for n in ("begun", "killed", "whole"))

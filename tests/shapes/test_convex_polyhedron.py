@@ -24,6 +24,7 @@ def random_vertices(seed):
     return points * rng.uniform(0.5, 2, size=3) * rng.uniform(0.1, 2) + rng.uniform(-1, 1, size=3)
 
 
+@pytest.mark.slow
 def test_mass_properties_equal_those_of_trimesh():
     for seed in range(100):
         vertices = random_vertices(seed)
@@ -99,6 +100,7 @@ def polyhedra(seeds, dtype=np.float64):
     return jax.tree.map(lambda *leaves: jnp.stack(leaves), *worlds), states
 
 
+@pytest.mark.slow
 def test_a_hundred_polyhedra_bounce_in_one_batch():
     worlds, states = polyhedra(range(100))
     energy = jax.vmap(rb.energy)
@@ -109,6 +111,7 @@ def test_a_hundred_polyhedra_bounce_in_one_batch():
     assert float(jnp.min(jax.vmap(rb.gaps)(worlds, sol.final))) > -1e-13
 
 
+@pytest.mark.slow
 def test_single_precision():
     """The energy drifts by round-off of some hundred steps and few impacts."""
     single = lambda tree: jax.tree.map(  # noqa: E731

@@ -84,6 +84,7 @@ def test_failures_are_named_by_lane():
 
 
 @pytest.mark.parametrize("n", [8, 10])
+@pytest.mark.slow
 def test_lanes_are_sharded_over_devices(n):
     program = f"""
         import numpy as np

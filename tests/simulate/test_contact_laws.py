@@ -152,6 +152,7 @@ class JohnsonAlongTheSurface(Johnson):
 
 @pytest.mark.parametrize("kind", [Johnson, JohnsonAlongTheSurface])
 @pytest.mark.parametrize("gradient", [jax.grad, jax.jacfwd])
+@pytest.mark.slow
 def test_a_law_is_not_asked_about_contacts_that_recede(kind, gradient):
     """One bounce, v' = e0 v0^(1/4) v^(3/4), and its derivatives; the table recedes then."""
 

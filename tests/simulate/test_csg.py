@@ -74,6 +74,7 @@ def test_the_derivative_of_a_bounce_in_both_modes():
     np.testing.assert_allclose(reverse, forward, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_closest_point_that_is_not_found_has_a_code():
     """Two balls that do not meet: nothing is there to touch the plane."""
     nothing = rb.Intersection(rb.Sphere(0.5), rb.Placed(rb.Sphere(0.5), (2.0, 0.0, 0.0)))

@@ -186,6 +186,7 @@ def bouncing_point(v):
     return rb.simulate(world, state, METHOD, 2.0).final.position[0, 2]
 
 
+@pytest.mark.slow
 def test_bouncing_point_has_its_closed_form_derivatives():
     at = jnp.array([1.0, 0.3, 9.81, 0.8])
     expected = [0.08536036459, -0.01560563392, 0.01845466088, 1.399291186]
@@ -285,6 +286,7 @@ def test_gradient_through_ten_impacts_of_a_box_matches_differences():
         np.testing.assert_allclose(reverse[i], (4 * near - far) / 3, rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_float32_gradients_are_close_to_float64():
     double = complex_step_jacobian(POINT, 350)[0][:2]
     single = quick_jit(jax.jacrev(package(350)))(POINT.astype(jnp.float32))

@@ -230,6 +230,7 @@ def throw_at_ceiling(depths, detect):
     return jax.vmap(one)(depths)
 
 
+@pytest.mark.slow
 def test_only_interior_detection_finds_a_contact_that_opens_within_the_step():
     # The apex, 0.45 s into the single step, would lie so far behind the ceiling.
     depths = np.array([1e-1, 1e-2, 1e-3, 1e-5, 1e-7, 1e-9])
@@ -281,6 +282,7 @@ def swing_rod(start, touch):
     )
 
 
+@pytest.mark.slow
 def test_a_swinging_rod_touches_within_a_step():
     start, touch = np.array([-0.15, -0.15, -0.12]), np.array([-0.1, -0.05, -0.1])
     found = swing_rod(start, touch)
@@ -303,6 +305,7 @@ def first_touches(position, velocity, radius):
 
 
 @pytest.mark.parametrize("radii", [10, 50])
+@pytest.mark.slow
 def test_balls_that_cross_within_a_step_touch_and_none_that_is_passed_hides_another(radii):
     """Three balls lie along the path of a first; some are hit, some missed by less than a radius,
     in any order. The first step takes all of it."""

@@ -101,6 +101,7 @@ def test_throw_from_inside_jit():
 
 
 @pytest.mark.parametrize("derive", [jax.grad, jax.jacfwd], ids=["reverse", "forward"])
+@pytest.mark.slow
 def test_throw_from_inside_a_jitted_derivative(derive):
     """Which alone is returned, without a value."""
     world, state, method, t1 = sunk()
@@ -166,6 +167,7 @@ def test_accumulation_is_named_as_such_also_when_impacts_are_recorded():
     assert sol.result == RESULTS.zeno
 
 
+@pytest.mark.slow
 def test_impacts_of_a_body_that_lies_there_accumulate():
     """65 flights of 2e-7 s, each about as long as the last."""
     sol = rb.simulate(*lying(), throw=False)
@@ -200,6 +202,7 @@ def touch_ceiling(depths, height, detect):
     return jax.vmap(one)(depths)
 
 
+@pytest.mark.slow
 def test_an_apex_that_touches_a_ceiling_is_missed_or_reported_but_never_wrong():
     g, z0, t1 = 9.81, 0.5, 0.9
     depths = np.concatenate([[0.0], np.linspace(-2e-6, 2e-6, 41), [-1e-3, 1e-3]])
@@ -443,5 +446,6 @@ def test_refused_with_the_name_of_the_argument(case):
         attempt()
 
 
+@pytest.mark.slow
 def test_a_coarse_state_in_a_fine_world_is_accepted():
     assert run(state=rb.State(**F32)).final.position.dtype == "float32"

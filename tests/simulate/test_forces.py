@@ -41,6 +41,7 @@ def test_each_body_flies_its_own_parabola(flow):
     assert energies[1] == pytest.approx(energies[0], rel=1e-13)
 
 
+@pytest.mark.slow
 def test_bounce_and_derivative():
     """A ball dropped from h in the field g - F/m bounces elastically: z and dz/dF."""
     mass, t1 = 2.0, 1.0
@@ -64,6 +65,7 @@ def test_bounce_and_derivative():
     np.testing.assert_allclose(slope, jax.grad(exact)(6.0), rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_pendulum_in_a_tilted_field():
     """A force m g sideways turns the field by 45 degrees: there the pendulum can rest."""
     body = rb.RigidBody(rb.Sphere(0.1), mass=1.5)

@@ -56,6 +56,7 @@ def test_bouncing_ball_with_spin(mu, spin):
     np.testing.assert_allclose(sol.final.angular_velocity[0, 1], -turned, atol=1e-11)
 
 
+@pytest.mark.slow
 def test_energy_momentum_and_cone_of_every_impact():
     """Of a tumbling ellipsoid; the impulse at a contact is that of `solve_impact`."""
     mu, e, mass = 0.4, 0.9, 1.3
@@ -102,6 +103,7 @@ def test_energy_momentum_and_cone_of_every_impact():
         np.testing.assert_allclose(frame.T @ np.asarray(alone.impulse), impulse, atol=1e-11)
 
 
+@pytest.mark.slow
 def test_without_friction_it_is_frictionless():
     body = rb.RigidBody(rb.Ellipsoid((0.2, 0.3, 0.4)), 1.3)
     ends = [
@@ -113,6 +115,7 @@ def test_without_friction_it_is_frictionless():
     np.testing.assert_allclose(ends[0].position, ends[1].position, atol=1e-11)
 
 
+@pytest.mark.slow
 def test_lanes_wait_without_a_trace():
     """A batch gives what each world gives by itself; so do blocks that save and record."""
     body = rb.RigidBody(rb.Ellipsoid((0.2, 0.3, 0.4)), 1.3)
@@ -160,6 +163,7 @@ def test_derivatives_through_frictional_bounces():
         assert scale > 1e-3
 
 
+@pytest.mark.slow
 def test_single_precision():
     body = rb.RigidBody(rb.Ellipsoid((0.2, 0.3, 0.4)), 1.3)
     world = rb.World([body], [rb.HalfSpace()], contact_law=rb.Coulomb(0.3, 0.9))

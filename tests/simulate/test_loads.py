@@ -153,6 +153,7 @@ def test_a_jump_of_the_input_between_steps_acts_exactly():
     np.testing.assert_allclose(final.velocity[0], push.values.sum(0) * 0.1 / 2.0, rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_loads_on_pinned_bodies():
     """Gravity as a user's force is gravity: to the order of the scheme, which takes the one at
     the ends of steps and the other within them."""

@@ -29,6 +29,7 @@ def test_fast_bodies_fly_on_with_their_energy_and_angular_momentum():
     assert np.all(np.diff(more) > 0)
 
 
+@pytest.mark.slow
 def test_derivatives_through_parts_and_an_impact():
     """The parts are constants: the derivative is that of the same sequence of flights."""
     height = lambda spin: final(spin, t1=0.4).final.position[0, 2]  # noqa: E731

@@ -112,6 +112,7 @@ class Turntable(eqx.Module):
         return self.velocity * t, jnp.stack([jnp.cos(half), zero, zero, jnp.sin(half)])
 
 
+@pytest.mark.slow
 def test_friction_with_a_turntable():
     """A ball that slides throughout its impact gets mu (1 + e) v along the velocity of the point
     that it hits, and spins; the derivative by the rate of turning is that of the direction."""
@@ -143,6 +144,7 @@ def test_friction_with_a_turntable():
     np.testing.assert_allclose(slope, expected, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_a_conveyor_that_rises():
     """A plane that goes along itself and up: the ball, which slides throughout the impact, gets
     mu (1 + e) of the closing speed along the belt, and keeps e of it along the normal."""
@@ -168,6 +170,7 @@ def test_a_conveyor_that_rises():
     np.testing.assert_allclose(after.angular_velocity[0, 0], spin, atol=1e-11)
 
 
+@pytest.mark.slow
 def test_a_shaken_room():
     """A ball between two walls that go along x at one speed is, seen from them, between walls at
     rest."""
@@ -192,6 +195,7 @@ def test_a_shaken_room():
     assert "over 1 moving Complement" in repr(moved)
 
 
+@pytest.mark.slow
 def test_single_precision_and_lanes():
     numbers = jnp.asarray(PLATE, jnp.float32)
     world = rb.World([BALL], [rb.Moving(slab(), shake)], contact_law=rb.Frictionless(RESTITUTION))
@@ -212,6 +216,7 @@ def test_single_precision_and_lanes():
     np.testing.assert_allclose(lanes[0], double.final.position, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_a_motion_that_starts_in_a_body():
     world = rb.World([BALL], [rb.Moving(rb.HalfSpace(), shake)])
     start = state((0, 0, RADIUS + 0.01), (0, 0, 0))

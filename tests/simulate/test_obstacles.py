@@ -40,6 +40,7 @@ CORNERS = np.array([[1.0, 1.0, 0.0], [-1.0, 1.0, 0.0], [-1.0, -1.0, 0.0], [1.0, 
 
 
 @pytest.mark.parametrize("kind", ["billiard", "cavity"])
+@pytest.mark.slow
 def test_a_ball_among_spheres(kind):
     """Ten reflections of a ball between four spheres (Sinai's billiard), and in a spherical
     cavity. Among spheres each bounce multiplies round-off by about three."""
@@ -62,6 +63,7 @@ def test_a_ball_among_spheres(kind):
     np.testing.assert_allclose(record.after.velocity[:, 0], velocities[:10], rtol=0, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_an_ellipsoid_on_the_edge_of_a_box():
     """It falls with its axes along those of the box: in the plane across the edge an ellipse meets
     a point."""

@@ -72,6 +72,7 @@ def test_newtons_cradle():
     np.testing.assert_allclose(sol.final.velocity[:, 0], [0, 0, 0, 0, 1], atol=1e-14)
 
 
+@pytest.mark.slow
 def test_impacts_at_one_time_come_in_the_order_of_the_world():
     """Whatever the shapes: a box hits the plane, two boxes and two balls hit each other."""
     box = rb.RigidBody(rb.Box((0.1, 0.1, 0.1)), 1.0)
@@ -168,6 +169,7 @@ UNION = rb.RigidBody(
         (rb.Coulomb(0.3, 0.8), BOX, BALL),
     ],
 )
+@pytest.mark.slow
 def test_balances_of_every_impact(law, first, second):
     """Momentum and angular momentum are those before; the normal velocity obeys Newton's law
     without friction; energy does not grow, and stays with e = 1."""
@@ -357,6 +359,7 @@ def test_the_derivative_of_bounces_in_a_cavity():
         np.testing.assert_allclose(quick_jit(mode(final))(at), expected, rtol=1e-8, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_single_precision():
     capsule = rb.RigidBody(rb.Capsule(0.1, 0.3), 0.7)
     world, start = tumbling(rb.Frictionless(0.7), ELLIPSOID, capsule)

@@ -85,6 +85,7 @@ def test_lanes_do_not_wait_for_each_other(balls):
     assert turns[0] < 610 and np.all(np.diff(turns) > 0)
 
 
+@pytest.mark.slow
 def test_the_zeno_time_has_the_derivative_of_its_closed_form():
     def simulated(v):
         sol = rb.simulate(*ball(v[0], v[1]), rb.LGVCI(dt=0.02, max_impacts=60, **REST), 2.0)
@@ -181,6 +182,7 @@ def test_a_ball_in_sustained_contact_bounces_off_a_wall():
     np.testing.assert_allclose(sol.final.position[0], [-0.2, 0, 0.5], rtol=0, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_what_holds_a_ball_takes_part_when_it_is_hit():
     """In a groove, against 64 walls that lean either way: the sides push where they would be
     pushed through, and else let go (all four cases tried, one by one)."""
@@ -307,6 +309,7 @@ def rockers():
     return found
 
 
+@pytest.mark.slow
 def test_an_ellipsoid_rocks_as_its_reduced_equation_says(rockers):
     """Order 2 in the step; gap zero to round-off; energy to the order of the flow."""
     end = Rocker().solve(0.3, 1.0, 0.34).y[0, -1]

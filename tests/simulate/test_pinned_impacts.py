@@ -30,6 +30,7 @@ def about_the_pin(world, state):
 
 
 @pytest.mark.parametrize("law", [rb.Frictionless(0.8), rb.Coulomb(0.3, 0.8)])
+@pytest.mark.slow
 def test_a_ball_hits_a_hanging_rod(law):
     """The angular momentum about the pin stays; the impulse without friction is that of a
     compound pendulum, and e is that of the normal velocities."""

@@ -162,6 +162,7 @@ def test_many_saved_times_and_many_impacts_in_few_steps():
     assert np.asarray(sol.impacts.pair[:count, 1]).tolist() == [1, 0] * (count // 2)
 
 
+@pytest.mark.slow
 def test_log_holds_as_many_impacts_as_its_capacity_says():
     """31 impacts, most of them early, fit into the default log (32 and one per 32 steps)."""
     speed, e = 1000.0, 0.8
