@@ -22,9 +22,10 @@ from jaxtyping import Array, Bool, Float
 
 from ..bodies import Phase
 from ..contact import AtHalfSpaces, ContactKinematics
+from ..contact.delassus import impulses_for, response
 from ..flows import AbstractFlow, Step
 from ..impact.laws import push_along_normal
-from ..math import Quat, Vec3, cross, dot, norm, tree_where, zeros_like
+from ..math import Quat, cross, norm, tree_where, zeros_like
 from ..math.autodiff import keep_rule, sparse_jvp
 from ..math.rarely import if_any, where_any
 from ..math.safe import safe_divide
@@ -36,9 +37,6 @@ Held = Bool[Array, "n_bodies n_contacts"]
 
 # Of the secant rule for the impulse at the start of a flight.
 _ITERATIONS = 8
-# Contacts of a rigid body that can be independent of each other.
-_RANK = 6
-_REFINEMENTS = 3
 # Rounds in which contacts held may open at an impact, or close again.
 _ROUNDS = 16
 # A bounce is low if it rises by at most this part of the distance of the contact from the centre
@@ -73,7 +71,7 @@ def _held_flow(flow, t, duration, phase: Phase, held: Held, system: System) -> S
     missed = jnp.where(held, contacts.gap / (4 * contacts.round_off), 0.0)
     error = jnp.maximum(error, jnp.max(jax.lax.stop_gradient(missed**2)))
     motion = contacts.kinematics(end, system.inertial)
-    stopping = _solve(contacts, motion, held, -motion.normal_velocity, system)
+    stopping = impulses_for(contacts, motion, held, -motion.normal_velocity, system.inertial)
     return Step(contacts.apply_impulse(end, stopping, held, system.inertial), error, work)
 
 
@@ -102,8 +100,8 @@ def reaction(
     _, free = jax.jvp(normal_velocity, (phase,), (free_motion,))
     contacts = find(phase)
     motion = contacts.kinematics(phase, system.inertial)
-    force = _solve(contacts, motion, held, -free, system)
-    return force, free + _response(contacts, force, system)
+    force = impulses_for(contacts, motion, held, -free, system.inertial)
+    return force, free + response(contacts, force, system.inertial)
 
 
 def initially_held(t: Float[Array, ""], phase: Phase, tolerance: Tolerance, system: System) -> Held:
@@ -141,7 +139,7 @@ def _bounce_of_held(end, contacts, motion, struck, held, system):
     change = jnp.where(struck, motion.inverse_mass * law, -motion.normal_velocity)
     fixed = jax.lax.stop_gradient((contacts, motion, change, system))
     pushing, found = _pushing(*fixed, struck, held)
-    impulse = _solve(contacts, motion, struck | pushing, change, system)
+    impulse = impulses_for(contacts, motion, struck | pushing, change, system.inertial)
     after = contacts.apply_impulse(end, impulse, struck | pushing, system.inertial)
     return after, pushing, found
 
@@ -165,11 +163,11 @@ def _pushing(
     enough = jnp.finfo(change.dtype).eps ** 0.5 * speed
 
     def wrong(pushing: Held) -> tuple[Held, Bool[Array, ""]]:
-        impulse = _solve(contacts, motion, struck | pushing, change, system)
-        response = _response(contacts, impulse, system)
+        impulse = impulses_for(contacts, motion, struck | pushing, change, system.inertial)
+        found = response(contacts, impulse, system.inertial)
         pulls = motion.inverse_mass * impulse < -enough
-        penetrates = motion.normal_velocity + response < -enough
-        missed = jnp.where(struck | pushing, jnp.abs(response - change), 0.0)
+        penetrates = motion.normal_velocity + found < -enough
+        missed = jnp.where(struck | pushing, jnp.abs(found - change), 0.0)
         solved = (jnp.max(missed) <= enough) & ~jnp.any(struck & pulls)
         return held & jnp.where(pushing, pulls, penetrates), solved
 
@@ -219,7 +217,9 @@ def stand(
 
 def _stopped(bounced: Phase, contacts: AtHalfSpaces, landing: Held, held: Held, system) -> Phase:
     motion = contacts.kinematics(bounced, system.inertial)
-    impulse = _solve(contacts, motion, held | landing, -motion.normal_velocity, system)
+    impulse = impulses_for(
+        contacts, motion, held | landing, -motion.normal_velocity, system.inertial
+    )
     stopped = contacts.apply_impulse(bounced, impulse, held | landing, system.inertial)
     return tree_where(jnp.any(landing, axis=1), stopped, bounced)
 
@@ -291,7 +291,7 @@ def _rough_impulse(gap: PerContact, duration, phase: Phase, held: Held, system: 
     contacts = system.at_half_spaces(phase)
     motion = contacts.kinematics(phase, system.inertial)
     speed = safe_divide(gap, jnp.broadcast_to(duration, gap.shape))
-    return _solve(contacts, motion, held, speed, system)
+    return impulses_for(contacts, motion, held, speed, system.inertial)
 
 
 def _iterate(
@@ -340,67 +340,3 @@ def _kicked(flow, impulse, t, duration, phase, held, system) -> Step:
     contacts = system.at_half_spaces(phase)
     start = contacts.apply_impulse(phase, impulse, held, system.inertial)
     return flow.step(t, duration, start, system.dynamics)
-
-
-def _response(contacts: AtHalfSpaces, impulse: PerContact, system: System) -> PerContact:
-    """The change of all normal velocities by impulses: the Delassus operator."""
-    total = lambda tree: jax.tree.map(partial(jnp.sum, axis=1, keepdims=True), tree)  # noqa: E731
-    mass, inertia = jax.tree.map(
-        lambda leaf: jnp.expand_dims(leaf, 1), (system.inertial.mass, system.inertial.inertia)
-    )
-    linear: Vec3 = total(contacts.normal * impulse)
-    angular: Vec3 = total(contacts.lever * impulse)
-    return dot(contacts.normal, linear) / mass + dot(contacts.lever, inertia.solve(angular))
-
-
-def _solve(
-    contacts: AtHalfSpaces,
-    motion: ContactKinematics,
-    held: Held,
-    change: PerContact,
-    system: System,
-) -> PerContact:
-    """The impulses at the held contacts that change their normal velocities as asked.
-
-    Body by body. More contacts than can be independent share the load: the equations are
-    solved by conjugate gradients with a little compliance at each contact, whose effect is
-    then taken away by repetition where it is not the only one.
-    """
-    n_contacts = held.shape[1]
-    if n_contacts == 1:
-        return jnp.where(held, change / motion.inverse_mass, 0.0)
-    compliance = motion.inverse_mass * jnp.finfo(change.dtype).eps ** (1 / 3)
-
-    def response(impulse):
-        return jnp.where(held, _response(contacts, impulse, system), 0.0)
-
-    def solve(matvec, change):
-        def refine(_, impulse):
-            rest = change - matvec(impulse)
-            return impulse + _conjugate_gradients(
-                lambda x: matvec(x) + compliance * x, rest, min(n_contacts, _RANK + 1)
-            )
-
-        return jax.lax.fori_loop(0, _REFINEMENTS, refine, jnp.zeros_like(change))
-
-    change = jnp.where(held, change, 0.0)
-    return jax.lax.custom_linear_solve(response, change, solve, symmetric=True)
-
-
-def _conjugate_gradients(matvec, right: PerContact, iterations: int) -> PerContact:
-    """The solution of a positive definite system, body by body."""
-
-    def over_contacts(a, b):
-        return jnp.sum(a * b, axis=1, keepdims=True)
-
-    def turn(_, carry):
-        x, rest, direction, size = carry
-        image = matvec(direction)
-        length = safe_divide(size, over_contacts(direction, image))
-        rest = rest - length * image
-        before, size = size, over_contacts(rest, rest)
-        following = rest + safe_divide(size, before) * direction
-        return x + length * direction, rest, following, size
-
-    start = (jnp.zeros_like(right), right, right, over_contacts(right, right))
-    return jax.lax.fori_loop(0, iterations, turn, start)[0]
