@@ -11,7 +11,7 @@ import jax.numpy as jnp
 
 from ..bodies import Pin, RigidBody, State
 from ..flows import AbstractFlow, LieVariational, QuaternionEnergyMomentum
-from ..impact import Coulomb, Frictionless
+from ..impact import Coulomb, Frictionless, Rough
 from ..shapes import AbstractSolid, Box, Cone, Ellipsoid, HalfSpace, Placed, Rounded, Sphere, Union
 from ..simulate import World
 
@@ -144,6 +144,14 @@ def _backspin() -> tuple[World, State]:
     )
 
 
+def _super_ball() -> tuple[World, State]:
+    """Thrown under a table it hits floor, table and floor, and comes back (Garwin 1969)."""
+    table = HalfSpace((0.0, 0.0, -1.0), -0.8)  # seen from below
+    world = World([RigidBody(Sphere(0.025), mass=0.05)], [HalfSpace(), table], contact_law=Rough())
+    state = State([[-0.4, 0.0, 0.5]], [[1.0, 0.0, 0.0, 0.0]], [[4.0, 0.0, -6.0]], [[0.0] * 3])
+    return world, state
+
+
 def _die() -> tuple[World, State]:
     body = RigidBody(Rounded(Box((0.007, 0.007, 0.007)), 0.001), mass=0.005)
     law = Coulomb(0.3, restitution=0.7)
@@ -197,6 +205,13 @@ _COLLIDING = (
         _backspin,
         dt=0.002,
         snapshots=(0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.1, 1.2),
+    ),
+    Case(
+        "super-ball",
+        "rough ball that comes back from under a table",
+        _super_ball,
+        dt=0.0005,
+        snapshots=(0.0, 0.04, 0.077, 0.13, 0.2, 0.27, 0.34, 0.38, 0.42),
     ),
     Case(
         "die",

@@ -246,6 +246,14 @@ class Rough(AbstractContactLaw):
         require(self.tangential_restitution, name, in_range, "in the interval [-1, 1]")
         self.friction = None if friction is None else _friction(friction, "Rough.friction")
 
+    @property
+    def elastic(self):
+        """Both speeds are reversed, or that of the slip stays as it is."""
+        e, beta = known(self.restitution), known(self.tangential_restitution)
+        if self.friction is not None or e is None or beta is None:
+            return False
+        return bool(np.all(e == 1) and np.all(np.abs(beta) == 1))
+
     def lawful(self):
         lawful = _in_unit_interval(self.restitution)
         lawful = lawful & jnp.all(jnp.abs(self.tangential_restitution) <= 1)

@@ -77,6 +77,17 @@ def test_friction(demo, case, steps):
 
 
 @pytest.mark.slow
+def test_a_super_ball_comes_back(demo):
+    """From floor, table and floor, without loss."""
+    status, text, out = demo("super-ball", "--steps", "800")
+    assert status == 0
+    assert len(times(text)) == 3
+    forward = load(out)["velocity"][:, 0, 0]
+    assert forward[0] > 3.9 and forward[-1] < -3.8
+    assert float(re.search(r"max \|E - E0\|/E0 = (\S+)", text)[1]) < 1e-13
+
+
+@pytest.mark.slow
 def test_prints_the_impacts_of_case_i(demo):
     status, text, _ = demo("I")
     assert status == 0
