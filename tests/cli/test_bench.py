@@ -93,7 +93,7 @@ def test_flows(capsys, monkeypatch):
     monkeypatch.setattr(flows, "FLOWS", flows.FLOWS[:2])
     assert main(["bench", "flows", *TINY]) == 0
     text = capsys.readouterr().out
-    for name in ("LieVariational", "QuaternionVariational"):
+    for name in ("LieVariational", "ExactFlight"):
         assert min(rows(text, name, rf"({NUMBER})   {SPREAD}")) > 0
 
 
