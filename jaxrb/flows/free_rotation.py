@@ -48,7 +48,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.custom_derivatives import SymbolicZero
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from ..math import Quat, Vec3, rotate_inverse, tree_where
 from ..math.autodiff import sparse_jvp
@@ -120,9 +120,11 @@ def _rotation(
     inverse = Vec3(one / moments.x, one / moments.y, one / moments.z)
     size = inverse.x + inverse.y + inverse.z
     k = momentum * (size * (duration * 0.5 ** (doublings + 1)))
-    k, x, order = _sorted(k, inverse / size)
+    x = inverse / size
+    order = _Order.of(x)
+    k, x, moments = order.sort(k), order.sort(x), order.sort(moments)
     once = _once_each if looped else lambda numbers: numbers
-    top = once(_top(k, x))
+    top = once(_top(k, x, moments))
     half, error = _start(top)
     half = once(half)
     if looped:
@@ -151,6 +153,9 @@ class _Top(NamedTuple):
     m1: Scalar
     m3: Scalar
     b: Scalar
+    d12: Scalar  # x_2 - x_1
+    d23: Scalar
+    d13: Scalar
 
 
 class _Half(NamedTuple):
@@ -164,7 +169,7 @@ class _Half(NamedTuple):
 
 
 class _Angles(NamedTuple):
-    """C_j and s_j, each pair with a factor of its own."""
+    """C_j and s_j, each pair with a factor of its own, and the differences of the angles."""
 
     c1: Scalar
     s1: Scalar
@@ -172,6 +177,9 @@ class _Angles(NamedTuple):
     s2: Scalar
     c3: Scalar
     s3: Scalar
+    d12: Scalar  # C_1 s_2 - C_2 s_1
+    d23: Scalar
+    d31: Scalar
 
 
 def _once_each(numbers: Any) -> Any:
@@ -181,10 +189,13 @@ def _once_each(numbers: Any) -> Any:
     return compute_once(numbers, jnp.where(like < jnp.inf, jnp.ones_like(like), 0.5))
 
 
-def _top(k: Vec3, x: Vec3) -> _Top:
+def _top(k: Vec3, x: Vec3, moments: Vec3) -> _Top:
     a = Vec3(k.x * k.x, k.y * k.y, k.z * k.z)
     kk = a.x + a.y + a.z
-    d12, d23, d13 = x.y - x.x, x.z - x.y, x.z - x.x
+    # Of the moments, whose differences are exact where they are small: thin bodies magnify them.
+    d12 = (moments.x - moments.y) / moments.x * x.y
+    d23 = (moments.y - moments.z) / moments.z * x.y
+    d13 = (moments.x - moments.z) / moments.x * x.z
     limits = jnp.finfo(kk.dtype)
     still = kk <= limits.tiny / limits.eps
     divisor = jnp.where(still, 1.0, kk)
@@ -207,6 +218,9 @@ def _top(k: Vec3, x: Vec3) -> _Top:
         m1=-kk * (d12 * r3),
         m3=e1 * d23,
         b=-2 * (e1 * (r2 * r3)),
+        d12=d12,
+        d23=d23,
+        d13=d13,
     )
 
 
@@ -252,50 +266,52 @@ def _angles(top: _Top, half: _Half) -> _Angles:
     def turned(real: Scalar, imaginary: Scalar) -> tuple[Scalar, Scalar]:
         return cosine * real - top.kk * (sine * imaginary), cosine * imaginary + sine * real
 
+    # |W|^2 y (1 - n_2 Y), times differences of the x_j: nothing cancels.
+    apart = (cosine * cosine + top.kk * (sine * sine)) * (y * (1 - top.n2 * (y * y)))
     return _Angles(
         *turned(c3, -top.r1 * (c1 * y)),
         *turned(c1 * c3, -top.r2 * y),
         *turned(c1, -top.r3 * (c3 * y)),
+        d12=top.d12 * (c3 * apart),
+        d23=top.d23 * (c1 * apart),
+        d31=-top.d13 * apart,
     )
 
 
 def _cayley(top: _Top, angles: _Angles) -> Quat:
     """The quaternion of F, of any length but 0."""
     k, a, kk = top.k, top.squares, top.kk
-    c1, s1, c2, s2, c3, s3 = angles
+    c1, s1, c2, s2, c3, s3, d12, d23, d31 = angles
     s12, s23, s31 = s1 * s2, s2 * s3, s3 * s1
     w = c1 * (c2 * c3) + a.x * (c1 * s23) + a.y * (c2 * s31) + a.z * (c3 * s12)
     vector = Vec3(
-        s1 * ((c2 * c3 + kk * s23) * k.x + (c2 * s3 - c3 * s2) * (k.y * k.z)),
-        s2 * ((c3 * c1 + kk * s31) * k.y + (c3 * s1 - c1 * s3) * (k.z * k.x)),
-        s3 * ((c1 * c2 + kk * s12) * k.z + (c1 * s2 - c2 * s1) * (k.x * k.y)),
+        s1 * ((c2 * c3 + kk * s23) * k.x + d23 * (k.y * k.z)),
+        s2 * ((c3 * c1 + kk * s31) * k.y + d31 * (k.z * k.x)),
+        s3 * ((c1 * c2 + kk * s12) * k.z + d12 * (k.x * k.y)),
     )
     return Quat(w, vector)
 
 
 class _Order(NamedTuple):
-    """Which axis is the middle one, if not the second."""
+    """Which axis is the middle one, if not the second. Orders are cyclic: axes remain
+    right-handed."""
 
-    first: Array
-    third: Array
+    first: Bool[Array, "..."]
+    third: Bool[Array, "..."]
+
+    @staticmethod
+    def of(x: Vec3) -> _Order:
+        return _Order((x.x - x.y) * (x.x - x.z) < 0, (x.z - x.x) * (x.z - x.y) < 0)
+
+    def sort(self, v: Vec3) -> Vec3:
+        """So that the second is between the others."""
+        last = tree_where(self.third, Vec3(v.y, v.z, v.x), v)
+        return tree_where(self.first, Vec3(v.z, v.x, v.y), last)
 
     def back(self, v: Vec3) -> Vec3:
-        return tree_where(
-            self.first,
-            Vec3(v.y, v.z, v.x),
-            tree_where(self.third, Vec3(v.z, v.x, v.y), v),
-        )
-
-
-def _sorted(k: Vec3, x: Vec3) -> tuple[Vec3, Vec3, _Order]:
-    """Cyclically, so that x_2 is between the others; the axes remain right-handed."""
-    first = (x.x - x.y) * (x.x - x.z) < 0
-    third = (x.z - x.x) * (x.z - x.y) < 0
-
-    def sort(v: Vec3) -> Vec3:
-        return tree_where(first, Vec3(v.z, v.x, v.y), tree_where(third, Vec3(v.y, v.z, v.x), v))
-
-    return sort(k), sort(x), _Order(first, third)
+        """As they were."""
+        last = tree_where(self.third, Vec3(v.z, v.x, v.y), v)
+        return tree_where(self.first, Vec3(v.y, v.z, v.x), last)
 
 
 def _growth(n1: Scalar, n2: Scalar, n3: Scalar, terms: int) -> tuple[Scalar, Scalar]:

@@ -121,7 +121,7 @@ def test_attitude_and_momentum(name):
         off = max(abs(sign * mp.mpf(float(a)) - b) for a, b in zip(found, q, strict=True))
         assert off <= round_off * turned
         off = max(abs(mp.mpf(float(a)) - b) for a, b in zip(end, k, strict=True))
-        assert off <= round_off * turned * size
+        assert off <= 2 * round_off * turned * size  # it is rotated once more
 
 
 def test_two_flights_are_one():
@@ -179,6 +179,7 @@ def test_derivatives(name):
     np.testing.assert_allclose(reverse, forward, rtol=0, atol=1e-13 * scale)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["after an impact", "a disc", "no spin"])
 def test_second_derivatives(name):
     """In all pairs of modes, against differences of the first ones."""
@@ -205,6 +206,7 @@ def spinning(moments, omega, **options):
     return rb.World([body], gravity=(0, 0, -9.81), **options), state
 
 
+@pytest.mark.slow
 def test_any_inertia_tensor_is_that_of_turned_axes():
     turn = rb.lie.quaternion.exp(jnp.array([0.3, -0.8, 0.5]))
     matrix = np.asarray(rb.lie.quaternion.to_matrix(turn))
