@@ -10,8 +10,8 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
 
-# Linux allows a process 65530 mappings of memory by default.
-MOST_MAPPINGS = 30_000
+# About a gigabyte of programs. Linux allows a process 65530 mappings of memory by default.
+MOST_MAPPINGS = 5_000
 
 
 @pytest.fixture(autouse=True, scope="module")
