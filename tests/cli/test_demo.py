@@ -113,6 +113,7 @@ def test_prints_the_impacts_of_a_union(demo):
     ]
 
 
+@pytest.mark.slow
 def test_prints_the_impacts_of_a_cube(demo):
     """The third and the fourth lie in one step."""
     status, text, _ = demo("IV")
@@ -123,6 +124,7 @@ def test_prints_the_impacts_of_a_cube(demo):
     assert "box, half extents (1.73205, 1.73205, 1.73205) m, rounded by 1e-13 m\n" in text
 
 
+@pytest.mark.slow
 def test_turns_a_top(demo):
     """It falls, gains kinetic energy and rises again; its spin about its axis stays."""
     status, text, out = demo("top", "--steps", "240")
@@ -153,6 +155,7 @@ def test_describes_nested_shapes():
     assert describe(rb.Sphere(1.0)) == ["sphere, radius 1 m"]
 
 
+@pytest.mark.slow
 def test_says_what_it_did(demo):
     _, text, out = demo("I")
     for words in (
@@ -200,6 +203,7 @@ def test_writes_the_trajectory(demo):
     np.testing.assert_allclose(arrays["impact_impulse"][:, :2], 0, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_a_tilted_plane_changes_the_momentum_along_x_only(demo):
     status, text, out = demo("II")
     assert status == 0
@@ -209,6 +213,7 @@ def test_a_tilted_plane_changes_the_momentum_along_x_only(demo):
     assert np.ptp(velocity[:, 0]) > 0.1
 
 
+@pytest.mark.slow
 def test_pieces_join_without_a_seam(demo):
     """4000 steps fly in pieces of 1000 and save every second step."""
     status, _, out = demo("I", "--steps", "4000")

@@ -84,6 +84,7 @@ def test_batches_of_any_nesting_are_one_call():
     np.testing.assert_array_equal(fixed[1], roots(numbers(4))[0])
 
 
+@pytest.mark.slow
 def test_derivatives_of_all_orders_and_modes():
     """Through the loop, whose tangent converges with it: d sqrt(a), and 0 by the guess."""
 

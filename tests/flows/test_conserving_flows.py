@@ -127,6 +127,7 @@ def nutating_top(precession=-10.0):
 
 
 @pytest.mark.parametrize("update", ["corrected", "printed"])
+@pytest.mark.slow
 def test_the_printed_equations_of_the_midpoint_rule(update):
     world, state, body = nutating_top()
     h, n = 5e-3, 8

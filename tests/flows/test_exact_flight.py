@@ -255,6 +255,7 @@ def test_by_a_full_tensor_with_equal_moments_there_is_no_derivative():
     assert np.isnan(by_size).all() and np.isfinite(by_spin).all()
 
 
+@pytest.mark.slow
 def test_energy_and_momentum_of_many_flights():
     """Round-off as of a random walk, without drift."""
     world, state = spinning(TRIAXIAL, [1.0, 2.0, -0.5])
@@ -290,6 +291,7 @@ def test_impacts_of_case_one_are_those_of_newtons_equations(dt):
     np.testing.assert_allclose(rb.energy(world, sol.final), rb.energy(world, state), rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_flights_that_are_too_long_are_taken_in_parts():
     """A step of 80 rad, of which 4 doublings reach some twelve."""
     world, state = spinning(TRIAXIAL, [10.0, 20.0, -5.0])
@@ -307,6 +309,7 @@ def test_flights_that_are_too_long_are_taken_in_parts():
         )
 
 
+@pytest.mark.slow
 def test_with_forces_it_is_of_order_two():
     """Drag, against an independent integration."""
     drag = rb.Drag(0, 0.3, 0.1, angular=0.2)

@@ -450,6 +450,7 @@ def test_second_derivatives_in_every_combination_of_modes(kind, inner, outer):
     assert np.abs(truth).max() > 0.01
 
 
+@pytest.mark.slow
 def test_derivative_of_a_step_by_its_duration():
     """Of all that a step returns: forward, reverse and differences agree."""
     phase, inertial = moving(FULL)

@@ -278,6 +278,7 @@ class TestDerivatives:
         scale = np.abs(forward).max()
         np.testing.assert_allclose(forward[:, free] / scale, numbers / scale, atol=1e-8)
 
+    @pytest.mark.slow
     def test_restitution_at_zero_and_friction_at_zero(self):
         """One-sided: towards values that exist."""
         for name, which in (("plastic", 10), ("smooth", 9)):

@@ -58,12 +58,14 @@ def test_single_precision(monkeypatch):
 @pytest.mark.parametrize(
     "law", [rb.Coulomb(0.4, 0.7), rb.Frictionless(0.5)], ids=["rough", "smooth"]
 )
+@pytest.mark.slow
 def test_one_law_for_all(law):
     w, v, _ = problems()
     expected = VMAP(w, v, jax.tree.map(lambda leaf: jnp.full(N, leaf), law))
     assert_same(rb.solve_impact_batch(w, v, law), expected)
 
 
+@pytest.mark.slow
 def test_collinearity_is_passed_on():
     w, v, law = problems()
     tolerant = rb.solve_impact_batch(w, v, law, batch_law=True, collinearity=0.3)

@@ -81,6 +81,7 @@ def test_killed_and_resumed(tmp_path, start):
         np.testing.assert_allclose(a, b, atol=1e-11)
 
 
+@pytest.mark.slow
 def test_the_last_segment_is_shorter(tmp_path, start):
     """In free fall."""
     world = rb.World([rb.RigidBody(rb.Sphere(0.5))])

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from jaxrb.math.chebyshev import ChebyshevGrid
 
@@ -55,6 +56,7 @@ def test_last_coefficients_tell_a_good_fit_from_a_bad_one():
     assert GRID.last_coefficients(rough).min() > 1e-4
 
 
+@pytest.mark.slow
 def test_first_crossing():
     """Of several, the first; at the start; never; with its derivative."""
 

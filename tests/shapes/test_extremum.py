@@ -193,6 +193,7 @@ def highest(sets, heights, gradients, radius):
 
 
 @pytest.mark.parametrize("name", SOLIDS)
+@pytest.mark.slow
 def test_support(name):
     shape, sets = SOLIDS[name]
     d = directions(24)
@@ -280,6 +281,7 @@ def test_derivatives_of_the_closest_point():
     np.testing.assert_allclose(forward, expected, rtol=0, atol=1e-8)
 
 
+@pytest.mark.slow
 def test_where_nothing_is_found_or_sought():
     """NaN for an empty solid; within a solid the gap has the right sign."""
     apart = rb.Intersection(rb.Sphere(0.5), rb.Placed(rb.Sphere(0.5), (2.0, 0.0, 0.0)))
@@ -290,6 +292,7 @@ def test_where_nothing_is_found_or_sought():
     assert np.isfinite(normal).all() and np.isfinite(point).all()
 
 
+@pytest.mark.slow
 def test_support_of_a_torus_and_of_a_nested_union():
     """Closed forms: a ring of radius R reaches R |(d_x, d_y)|; a union the larger height."""
     d = directions(200)
@@ -359,6 +362,7 @@ def test_flat_contact_of_corners_is_at_their_middle():
     np.testing.assert_allclose(point, [0.3, 0.0, 0.7], rtol=0, atol=1e-15)
 
 
+@pytest.mark.slow
 def test_failures_are_nan(monkeypatch):
     """Nothing is found of an empty solid, and what is not solved is refused."""
     empty = rb.Intersection(rb.Sphere(1.0), rb.Placed(rb.Sphere(1.0), (3.0, 0.0, 0.0)))
@@ -372,6 +376,7 @@ def test_failures_are_nan(monkeypatch):
     assert np.isnan(height) and np.isnan(point.array()).all()
 
 
+@pytest.mark.slow
 def test_in_float32():
     single = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), LENS)
     d = directions(100)

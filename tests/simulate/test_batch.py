@@ -34,6 +34,7 @@ def singles(states, t1):
 
 
 @pytest.mark.parametrize(("n", "chunk"), [(1, None), (7, 2), (16, 4), (300, None)])
+@pytest.mark.slow
 def test_batch_equals_single_runs(n, chunk):
     states = starts(n)
     batch = rb.simulate_batch(WORLD, states, METHOD, 3.0, chunk=chunk)

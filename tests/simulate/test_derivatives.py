@@ -84,6 +84,7 @@ def complex_step_jacobian(v, n_steps, chosen=None):
     return np.array(columns).T, impacts
 
 
+@pytest.mark.slow
 def test_all_parameters_through_impacts_in_both_modes():
     """The poses after one and after two impacts, and the time of the first."""
     one, two = (complex_step_jacobian(POINT, n_steps) for n_steps in (350, 550))

@@ -85,6 +85,7 @@ def drop(parameters, dt):
 
 
 @pytest.mark.parametrize("dt", [0.01, 0.5])
+@pytest.mark.slow
 def test_bouncing_sphere(dt):
     """Parabolas are flown exactly, so also a step with several impacts in it is exact."""
     rng = np.random.default_rng(1)
@@ -174,6 +175,7 @@ def test_room_of_six_tilted_shifted_planes_with_normals_of_any_length():
         np.testing.assert_allclose(sol.final.velocity[k, 0], velocity, rtol=0, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_corners_and_edges_reverse_every_component():
     """Impacts at one time are taken one after the other, without time between them."""
     frame, centre, half = np.eye(3), np.zeros(3), np.full(3, 1.1)
@@ -553,6 +555,7 @@ def drop_box(parameters, rounded):
 
 
 @pytest.mark.parametrize("rounded", [False, True])
+@pytest.mark.slow
 def test_box_dropped_on_corner_edge_and_face(rounded):
     half, radius = np.array([0.3, 0.5, 0.4]), 0.1 if rounded else 0.0
     mass, fall = 2.0, 1.0

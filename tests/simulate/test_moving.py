@@ -71,6 +71,7 @@ def slab():
 @pytest.mark.parametrize(
     ("obstacle", "detect"), [(rb.HalfSpace, "end"), (slab, "end"), (rb.HalfSpace, "interior")]
 )
+@pytest.mark.slow
 def test_a_ball_on_a_shaken_plate(obstacle, detect):
     """v' = (1 + e) u - e v for the velocity u of the plate, over twenty bounces."""
     found, z, v = bounces(PLATE, END)
@@ -87,6 +88,7 @@ def test_a_ball_on_a_shaken_plate(obstacle, detect):
 
 
 @pytest.mark.parametrize("mode", [jax.jacfwd, jax.jacrev])
+@pytest.mark.slow
 def test_the_derivatives_of_twenty_bounces(mode):
     """By amplitude, frequency and phase, against differences of the exact map."""
 

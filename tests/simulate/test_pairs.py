@@ -240,6 +240,7 @@ def test_case_one_against_a_second_ellipsoid():
         np.testing.assert_allclose(forward[:, k], difference, rtol=0, atol=1e-6 * scale)
 
 
+@pytest.mark.slow
 def test_laws_of_pairs():
     """Each pair has its own restitution; the bodies are sorted by kinds of shapes within."""
     world = rb.World(
@@ -301,6 +302,7 @@ def test_only_listed_pairs_touch():
     assert int(rb.simulate(world, start, ELASTIC, t1=2.0).impacts.count) == 0
 
 
+@pytest.mark.slow
 def test_gaps_of_pairs():
     """In the order of the pairs, whatever the kinds of shapes are; with planes apart."""
     bodies = [BALL, BOX, BALL, BALL]

@@ -170,6 +170,7 @@ def test_momentum_along_a_tilted_plane_is_constant():
     assert np.array_equal(velocity[1:, 1], np.full(1000, velocity[1, 1]))
 
 
+@pytest.mark.slow
 def test_energy_over_a_hundred_thousand_steps():
     world, state = scene("I")
     sol = rb.simulate(

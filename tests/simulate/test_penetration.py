@@ -27,6 +27,7 @@ def drop(height, speed, e, t1=0.1, *, depth=1e-3, law=None, **options):
 
 
 @pytest.mark.parametrize("law", [None, rb.Coulomb(0.2, 0.5)])
+@pytest.mark.slow
 def test_a_contact_that_approaches_is_an_impact_at_once(law):
     """From there on it flies as from the same height with the velocity after."""
     sol = drop(jnp.asarray(RADIUS - DEPTH), jnp.asarray(-1.0), 0.5, law=law, on_zeno="stop")

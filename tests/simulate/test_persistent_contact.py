@@ -150,6 +150,7 @@ def test_bodies_rest_each_at_its_own_time():
     np.testing.assert_allclose(sol.zeno_time, expected, rtol=0, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_ball_slides_down_a_slope_through_saved_states():
     """Along the plane nothing acts but gravity, in flight, at impacts and in contact."""
     tilt = 0.3
@@ -323,6 +324,7 @@ def test_an_ellipsoid_rocks_as_its_reduced_equation_says(rockers):
     assert abs(slope(STEPS, drifts) - 2) < 0.1 and drifts[-1] < 3e-3
 
 
+@pytest.mark.slow
 def test_a_contact_ends_where_its_force_would_pull(rockers):
     """The plane lets go of a fast rocker, which flies on."""
     rocker = Rocker()
@@ -417,6 +419,7 @@ def test_solids_that_would_touch_along_a_curve_are_refused():
         rb.LGVCI(dt=0.02, on_zeno="sleep")
 
 
+@pytest.mark.slow
 def test_bodies_with_different_numbers_of_contacts_rest_in_a_corner():
     """A ball and a box between the ground and a wall that touches neither."""
     bodies = [rb.RigidBody(rb.Sphere(0.2)), rb.RigidBody(rb.Box((0.2, 0.3, 0.4)))]

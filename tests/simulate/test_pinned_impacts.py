@@ -75,6 +75,7 @@ def against_a_wall(numbers, impacts=0):
     return rb.simulate(world, start, METHOD, 0.9, save=save, throw=False)
 
 
+@pytest.mark.slow
 def test_a_rod_swings_against_a_wall():
     """It comes back with e of its speed; where the normal passes through the pin, at the other end
     of the rod, nothing happens."""

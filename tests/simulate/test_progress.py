@@ -104,6 +104,7 @@ def test_tqdm(capsys):
     assert "100/100" in shown[-1] and "compiling" not in shown[-1]
 
 
+@pytest.mark.slow
 def test_reprs():
     world = rb.World(
         [rb.RigidBody(rb.Sphere(0.5)), rb.RigidBody(rb.Box((1, 1, 1)))],

@@ -107,6 +107,7 @@ def test_times_round_off_is_no_step_of_its_own():
         assert int(rb.simulate(world, state, rb.LGVCI(dt=dt, on_zeno="stop"), t1).stats.steps) == n
 
 
+@pytest.mark.slow
 def test_chosen_times_equal_the_closed_form_and_disturb_nothing():
     world, state = drop()
     method, t1 = rb.LGVCI(dt=0.5, on_zeno="stop"), 3.0
@@ -128,6 +129,7 @@ def test_chosen_times_equal_the_closed_form_and_disturb_nothing():
     np.testing.assert_allclose(sol.impacts.time[: len(hits)], hits, rtol=0, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_chosen_times_do_not_disturb_a_tumbling_body():
     """Turning in one piece differs from turning in two, so a disturbance would show."""
     world, state = tumbling()
@@ -231,6 +233,7 @@ def test_no_impacts_and_no_obstacles_leave_the_record_empty():
     assert bare.impacts.time is None and int(bare.impacts.count) == 0
 
 
+@pytest.mark.slow
 def test_start_at_another_time():
     world, state = drop()
     save = rb.SaveAt(ts=[-7.0, -6.9, -5.3, -4.0], impacts=4)

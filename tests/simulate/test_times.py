@@ -29,6 +29,7 @@ def test_the_derivative_by_the_end_is_the_velocity_there():
         np.testing.assert_allclose(quick_jit(mode(position))(end), velocity, rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_throw_of_given_speed_reaches_its_target_in_the_least_time():
     """The angle and the time of flight, by Newton's rule with the derivatives of the simulation,
     against the root of the parabolas before and after the bounce.

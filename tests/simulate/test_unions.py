@@ -32,6 +32,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
+@pytest.mark.slow
 def test_first_impacts(case):
     shape, inertia, times = CASES[case]
     world, state = paper_scene(shape, inertia)

@@ -93,6 +93,7 @@ def test_phase_portrait():
     np.testing.assert_allclose(v[:cut] ** 2 / 2 + 9.81 * z[:cut], 9.81 * 1.5, rtol=1e-13)
 
 
+@pytest.mark.slow
 def test_phase_portrait_of_impacts_at_one_time():
     """Of a ball between two others that strike it one after the other: both jumps are dashed,
     and the line holds no vertical piece."""
