@@ -56,7 +56,7 @@ def in_parallel(
 
 
 def on_cores(devices: Sequence[Any], arrays: Any) -> bool:
-    """Whether `spread` cuts these arrays into chunks for the cores of a CPU."""
+    """Whether `in_parallel` cuts these arrays into chunks for the cores of a CPU."""
     return len(devices) == 1 and devices[0].platform == "cpu" and not traced(arrays)
 
 

@@ -48,13 +48,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.custom_derivatives import SymbolicZero
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool
 
 from ..math import Quat, Vec3, rotate_inverse, tree_where
 from ..math.autodiff import sparse_jvp
 from ..math.materialize import compute_once
-
-Scalar = Float[Array, "..."]
+from ..math.vec import Scalar
 
 
 class _Series(NamedTuple):

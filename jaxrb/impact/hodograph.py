@@ -88,7 +88,7 @@ def _straight(
 def _converges(
     contact: Contact, motion: Motion, growth: Lane, turning: Lane
 ) -> Bool[Array, " lanes"]:
-    """Whether the sliding ends so soon that `close` also has the derivatives of the rest.
+    """Whether the sliding ends so soon that `finish_impact` also has the derivatives of the rest.
 
     It knows the turn to first order. What that leaves of the changes of theta, which are of the
     order of the inverse of the slip at the start, must be round-off.

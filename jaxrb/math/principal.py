@@ -1,4 +1,6 @@
-"""Principal axes of inertia tensors."""
+"""Principal axes of inertia tensors, found once per body and world."""
+
+from __future__ import annotations
 
 import equinox as eqx
 import jax
@@ -6,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .small import Diag3, InertiaTensor, Mat3
-from .vec import Vec3
+from .vec import Vec3, cross, dot
 
 # Moments are taken for equal within so many units of round-off.
 _EQUAL = 64
@@ -19,7 +21,7 @@ class PrincipalAxes(eqx.Module):
     axes: Mat3 | None  # from the principal to the body frame, a rotation; None: they are the same
 
     @staticmethod
-    def of(inertia: InertiaTensor) -> "PrincipalAxes":
+    def of(inertia: InertiaTensor) -> PrincipalAxes:
         """Those of tensors with components of shape (n_bodies,).
 
         By a tensor that is not diagonal and has equal moments, whose axes are any, they have no
@@ -44,7 +46,9 @@ def _principal_axes(
     inertia: Float[Array, "n 3 3"],
 ) -> tuple[Float[Array, "n 3"], Float[Array, "n 3 3"]]:
     moments, axes = jnp.linalg.eigh(inertia)
-    return moments, axes * jnp.linalg.det(axes)[:, None, None]
+    rows = Mat3.of(axes)
+    left_handed = dot(rows.row1, cross(rows.row2, rows.row3)) < 0
+    return moments, jnp.where(left_handed[:, None, None], -axes, axes)
 
 
 @_principal_axes.defjvp
