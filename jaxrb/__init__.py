@@ -30,6 +30,7 @@ from .control import (
     PiecewiseConstant as PiecewiseConstant,
     PiecewiseLinear as PiecewiseLinear,
 )
+from .exec.parallel import parallel_vmap as parallel_vmap
 from .flows import (
     DirectorEnergyMomentum as DirectorEnergyMomentum,
     EnergyMidpoint as EnergyMidpoint,

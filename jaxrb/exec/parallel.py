@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
+from functools import lru_cache, partial, wraps
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import equinox as eqx
 import jax
@@ -14,6 +15,85 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 from jax.sharding import Mesh, PartitionSpec
+
+# Lanes that advance in step on one core: enough to fill its vector units, few enough for
+# their state to stay in its cache.
+CPU_CHUNK = 512
+# Fewer lanes a thread take longer to hand out than to fly.
+SMALLEST_CHUNK = 128
+
+
+def parallel_vmap(
+    function: Callable,
+    in_axes: int | tuple[int | None, ...] = 0,
+    *,
+    chunk: int | None = None,
+    devices: Sequence[Any] | None = None,
+) -> Callable:
+    """`jax.vmap` of a function, compiled, and spread over cores or devices.
+
+    As `simulate_batch` does it, for any function of worlds, such as a Jacobian:
+
+        jacobians = rb.parallel_vmap(jax.jacfwd(landing))(throws)
+
+    On several devices the lanes are sharded over them; on one CPU they are cut into chunks that
+    run on all cores. Inside jit or grad it is `jax.vmap`, over all devices.
+
+    Args:
+        function: of trees of arrays.
+        in_axes: 0 for an argument with a leading axis over the lanes, None for one that all lanes
+            share; one for all arguments or a tuple with one for each.
+        chunk: number of lanes that advance together on a CPU core; chosen by default.
+        devices: to use; all of the default backend by default.
+
+    Returns:
+        A function of the same arguments by position. The arrays of its result have a leading axis
+        over the lanes. Keep it: a new one compiles anew.
+
+    Raises:
+        ValueError: naming what of `in_axes` or of the arguments is not understood.
+    """
+    axes = in_axes if isinstance(in_axes, tuple) else (in_axes,)
+    if any(axis not in (0, None) for axis in axes) or 0 not in axes:
+        raise ValueError(f"in_axes must be 0 or None, and once 0; got {in_axes}.")
+
+    @jax.jit
+    def lanes(shared, batched):
+        def lane(own):
+            return function(*(argument for _, argument in sorted({**shared, **own}.items())))
+
+        return jax.vmap(lane)(batched)
+
+    @wraps(function)
+    def spread(*arguments):
+        each = axes if isinstance(in_axes, tuple) else axes * len(arguments)
+        if len(each) != len(arguments):
+            raise ValueError(f"in_axes has {len(each)} entries for {len(arguments)} arguments.")
+        places = range(len(arguments))
+        shared = {k: arguments[k] for k in places if each[k] is None}
+        batched = {k: arguments[k] for k in places if each[k] == 0}
+        sizes = {jnp.shape(leaf)[:1] for leaf in jax.tree.leaves(batched)}
+        if len(sizes) != 1 or sizes & {(), (0,)}:
+            raise ValueError(
+                "arguments with in_axes 0 must have one leading axis, over at least one lane; "
+                f"got lengths {sorted(sizes)}."
+            )
+        ((n_lanes,),) = sizes
+        return in_parallel(
+            lanes,
+            shared,
+            batched,
+            options={},
+            devices=list(jax.devices() if devices is None else devices),
+            chunk=chunk_size(n_lanes, chunk),
+        )
+
+    return spread
+
+
+def chunk_size(n_lanes: int, most: int | None = None) -> int:
+    """How many of so many lanes advance together on a CPU core."""
+    return min(most or CPU_CHUNK, max(-(-n_lanes // n_cores()), SMALLEST_CHUNK))
 
 
 def in_parallel(
@@ -78,7 +158,7 @@ def _over_devices(function, shared, batched, options, devices) -> Any:
     return _take(program(shared, _pad(batched, size)), n_lanes)
 
 
-@cache
+@lru_cache
 def _sharded(function, options, devices) -> Callable:
     """One program for equal arguments: jit would compile a new function anew."""
     # Inside shard_map each device runs its own loop; under jit with a sharded batch every
@@ -116,16 +196,17 @@ def _over_cores(lanes, shared, batched, chunk, report) -> Any:
     return _take(jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *done), n_lanes)
 
 
-_seen: set = set()
+_seen: WeakKeyDictionary[Callable, set] = WeakKeyDictionary()
 
 
 def _is_new(lanes, arguments) -> bool:
     """Whether a program is called for the first time: two threads would compile it twice."""
     leaves, structure = jax.tree.flatten(arguments)
     types = ((np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves)
-    key = (lanes.func, tuple(lanes.keywords.items()), structure, *types)
-    new = key not in _seen
-    _seen.add(key)
+    key = (tuple(lanes.keywords.items()), structure, *types)
+    seen = _seen.setdefault(lanes.func, set())
+    new = key not in seen
+    seen.add(key)
     return new
 
 

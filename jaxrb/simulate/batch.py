@@ -10,19 +10,13 @@ import jax
 from jaxtyping import Array, Float
 
 from ..bodies import State
-from ..exec.parallel import in_parallel, n_cores, on_cores, traced
+from ..exec.parallel import chunk_size, in_parallel, on_cores, traced
 from .method import AbstractMethod
 from .progress import progress_bar
 from .saving import SaveAt, Solution
 from .solve import Program, Task, raise_failure, solve
 from .unread import watch
 from .world import World
-
-# Lanes that advance in step on one core: enough to fill its vector units, few enough for
-# their state to stay in its cache.
-CPU_CHUNK = 512
-# Fewer lanes a thread take longer to hand out than to fly.
-SMALLEST_CHUNK = 128
 
 
 def simulate_batch(
@@ -86,7 +80,7 @@ def simulate_batch(
             batched,
             options={"program": task.program},
             devices=devices,
-            chunk=min(chunk or CPU_CHUNK, max(-(-n_lanes // n_cores()), SMALLEST_CHUNK)),
+            chunk=chunk_size(n_lanes, chunk),
             # Lanes that fill up the last chunk do not count.
             report=None if bar is None else lambda n: bar.update(min(n, bar.total - bar.n)),
         )
