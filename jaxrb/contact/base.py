@@ -17,6 +17,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ..bodies import Inertial, Phase
 from ..math import Vec3
+from ..math.materialize import compute_once
 from .single import Side, SingleContact
 
 
@@ -53,7 +54,9 @@ class AbstractContacts(eqx.Module):
     @jax.jit
     def kinematics(self, phase: Phase, inertial: Inertial) -> ContactKinematics:
         """Normal velocity and inverse mass of every contact."""
-        return self._kinematics(phase, inertial)
+        motion = self._kinematics(phase, inertial)
+        rate = compute_once(motion.normal_velocity)  # all that happens at a contact depends on it
+        return ContactKinematics(rate, motion.inverse_mass, motion.bend)
 
     @jax.jit
     def apply_impulse(

@@ -20,6 +20,7 @@ from ..math import (
     tree_where,
     zeros_like,
 )
+from ..math.materialize import compute_once
 
 
 class Side(eqx.Module):
@@ -70,11 +71,14 @@ class SingleContact(eqx.Module):
             total = jax.tree.map(jnp.add, total, _response(axes, side, inertial))
         idle = jnp.where(none, 1.0, 0.0).astype(normal.x.dtype)
         along = Vec3(*(dot(axis, velocity) for axis in axes))
+        inverse = total.diagonal + Vec3(idle, idle, idle)
+        # Those along the normal are the units of the impact, in which all its numbers are.
+        rate, unit = compute_once((along.z + idle, inverse.z))
         return SingleContact(
             axes,
             sides,
-            Sym3(total.diagonal + Vec3(idle, idle, idle), total.off),
-            Vec3(along.x, along.y, along.z + idle),
+            Sym3(Vec3(inverse.x, inverse.y, unit), total.off),
+            Vec3(along.x, along.y, rate),
         )
 
     def position(self, phase: Phase) -> Vec3:

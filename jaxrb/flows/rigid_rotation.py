@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..bodies import Inertial, Phase
 from ..bodies.inertial import Pivot
 from ..math import InertiaTensor, Quat, Sym3, Vec3, cross, dot, rotate, rotate_inverse, tree_where
+from ..math.materialize import compute_once
 
 Duration = Float[Array, ""] | float
 
@@ -81,7 +83,8 @@ def ballistic(h: Duration, phase: Phase, inertial: Inertial, gravity: Vec3) -> t
 def following_orientation(q: Quat, increment: Quat) -> Quat:
     """After a turn by an increment (of any length but 0), q' = q f."""
     # Divided by its own length, it does not drift from unit length.
-    return (q * increment).normalized()
+    following = q * increment
+    return following / jnp.sqrt(compute_once(following.norm_squared()))
 
 
 def turned(

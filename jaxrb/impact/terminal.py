@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Int
 
+from ..math.materialize import compute_once
 from .hypotheses import Restitution
 from .slide import Compressed, Contact, HodographOptions, Lane, SlidingState, Stage, choose
 
@@ -165,6 +166,7 @@ def _run(
     limit: Lane,
 ) -> _Line:
     """Along a line until the impact is over, or for a limited normal impulse."""
+    line, acceleration, limit = compute_once((line, acceleration, limit))
     rises = acceleration > 0
     slope = jnp.where(rises, acceleration, 1.0)
     # End of compression: v_z = 0.

@@ -33,14 +33,23 @@ def opaque_one(count: Int[Array, ""], dtype) -> Float[Array, ""]:
     return jnp.where(count >= 0, jnp.ones((), dtype), 0.5)
 
 
-def compute_once(tangents: Any, one: Float[Array, ""]) -> Any:
-    """Tangents as they are, computed once however many use them, and in reverse mode theirs.
+def compute_once(numbers: Any, one: Float[Array, ""] | None = None) -> Any:
+    """Numbers as they are, computed once however many use them; and so are their derivatives.
 
-    Nor does XLA on CPU repeat a division: it is one by `opaque_one`. Without such waists each
-    number of a derivative would have a kernel that computes all it depends on.
+    XLA on CPU also repeats most divisions less than what is cheap: here each number is divided by
+    a 1 of which XLA does not know that it is. Without such waists every number of a derivative
+    would have a kernel that computes all it depends on, and programs would be a multiple as long.
+
+    Args:
+        numbers: of any sign, infinite or NaN too. Leaves that are not floating stay as they are.
+        one: the divisor, as `opaque_one`; of tangents, which may only be used linearly, it must be
+            given. Left out, each number makes its own.
     """
 
     def of(leaf: Array) -> Array:
-        return leaf if leaf.dtype == jax.dtypes.float0 else leaf / one.astype(leaf.dtype)
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            return leaf
+        divisor = jnp.where(leaf < jnp.inf, jnp.ones_like(leaf), 0.5) if one is None else one
+        return leaf / divisor.astype(leaf.dtype)
 
-    return jax.tree.map(of, tangents)
+    return jax.tree.map(of, numbers)
