@@ -28,13 +28,10 @@ class AbstractContactLaw(eqx.Module):
     Attributes:
         restitution: e, from 0 (plastic) to 1 (elastic).
         frictional: whether the impulse may have a part along the surface.
-        searched: whether a search finds it, as it does for `Coulomb` alone; for that the worlds of
-            a batch wait for each other.
     """
 
     restitution: eqx.AbstractVar[Float[Array, "..."]]
     frictional: ClassVar[bool] = True
-    searched: ClassVar[bool] = False
 
     @abc.abstractmethod
     def lawful(self) -> Bool[Array, ""]:
@@ -75,6 +72,12 @@ class AbstractContactLaw(eqx.Module):
             inverse_mass: along the normal [1/kg].
         """
         raise NotImplementedError(f"{type(self).__name__} is not frictional, without this.")
+
+    @property
+    def searched_by(self) -> AbstractHypothesis | None:
+        """The hypothesis that ends the search for the impulse, as for `Coulomb` alone; None where a
+        formula gives it. For a search the worlds of a batch wait for each other."""
+        return None
 
     @property
     def elastic(self) -> bool:
@@ -170,7 +173,6 @@ class Coulomb(_Final):
     friction: Float[Array, "..."]
     restitution: Float[Array, "..."]
     hypothesis: AbstractHypothesis
-    searched = True
 
     def __init__(
         self,
@@ -193,6 +195,10 @@ class Coulomb(_Final):
     @property
     def coefficient_of_friction(self):
         return self.friction
+
+    @property
+    def searched_by(self):
+        return self.hypothesis
 
     def resolve(self, inverse_inertia, velocity, collinearity):
         numbers = columns(inverse_inertia, velocity, self.friction, self.restitution)

@@ -179,8 +179,10 @@ class EventDriven(AbstractMethod):
             return ImpactsAndRest(system, tolerance)
         if not system.contact_law.frictional:
             return Impacts(system, tolerance)
-        kind = FrictionalImpacts if system.contact_law.searched else DirectImpacts
-        return kind(system, tolerance)
+        hypothesis = system.contact_law.searched_by
+        if hypothesis is None:
+            return DirectImpacts(system, tolerance)
+        return FrictionalImpacts(system, tolerance, hypothesis)
 
 
 def LGVCI(dt, **options) -> EventDriven:  # noqa: N802  (the paper's name)

@@ -12,7 +12,7 @@ from ..bodies import Phase
 from ..contact import AbstractContacts
 from ..contact.single import SingleContact, at
 from ..exec.work_queue import Columns
-from ..impact import Coulomb
+from ..impact import AbstractHypothesis
 from ..impact.coulomb import Resolved, columns, known_impulse, sensitivity, solver
 from ..math import Vec3, dot, tree_where, zeros_like
 from .events import Contacts, Reset
@@ -65,13 +65,18 @@ class FrictionalImpulse(NamedTuple):
 
 
 class FrictionalImpacts(AbstractImpacts):
-    """Impacts that are resolved in their course."""
+    """Impacts that are resolved in their course.
 
+    Attributes:
+        hypothesis: that ends them.
+    """
+
+    hypothesis: AbstractHypothesis
     deferred = True
 
     def resolve(self, phase, contacts, event):
         contact, problem = self._problem(phase, contacts, event.contact)
-        resolved = Resolved.of(solver(self._law.hypothesis)(problem)[:, 0])
+        resolved = Resolved.of(solver(self.hypothesis)(problem)[:, 0])
         impulse, (x, y, z) = resolved.impulse, contact.axes
         impulse = jax.tree.map(lambda part: jnp.where(resolved.ended, part, 0.0), impulse)
         push = x * impulse.x + y * impulse.y + z * impulse.z
@@ -82,7 +87,7 @@ class FrictionalImpacts(AbstractImpacts):
         would cost a search. Empty slots of the log hold contacts that do not approach."""
         problem = resolutions.problem
         rows = problem.reshape(-1, problem.shape[-1])
-        slope = jnp.moveaxis(sensitivity(self._law.hypothesis)(rows.T), -1, 0)
+        slope = jnp.moveaxis(sensitivity(self.hypothesis)(rows.T), -1, 0)
         return resolutions._replace(slope=slope.reshape(*problem.shape[:-1], *slope.shape[1:]))
 
     def reset(self, t, end, contacts, event, resolution, mode):
@@ -92,19 +97,15 @@ class FrictionalImpacts(AbstractImpacts):
         # Through the world: round-off may turn the frame of the contact.
         known = jnp.stack([dot(axis, resolution.push) for axis in contact.axes])
         slope = None if resolution.slope is None else resolution.slope[..., None]
-        impulse = known_impulse(self._law.hypothesis)(problem, known[:, None], slope)
+        impulse = known_impulse(self.hypothesis)(problem, known[:, None], slope)
         return Reset(contact.apply(Vec3(*impulse[:, 0]), end, self.system.inertial), mode, event)
-
-    @property
-    def _law(self) -> Coulomb:
-        assert isinstance(self.system.contact_law, Coulomb)
-        return self.system.contact_law
 
     def _problem(
         self, phase: Phase, contacts: AbstractContacts, struck: Contacts
     ) -> tuple[SingleContact, Columns]:
         """The contact that is struck, and its numbers as one column."""
         contact = contacts.single(phase, struck, self.system.inertial)
-        friction, restitution = at(struck, (self._law.friction, self._law.restitution))
+        law = self.system.contact_law
+        friction, restitution = at(struck, (law.coefficient_of_friction, law.restitution))
         numbers = columns(contact.inverse_inertia, contact.velocity, friction, restitution)
         return contact, numbers[:, None]
