@@ -35,6 +35,7 @@ from .flows import (
     DirectorEnergyMomentum as DirectorEnergyMomentum,
     EnergyMidpoint as EnergyMidpoint,
     ExactFlight as ExactFlight,
+    FourthOrder as FourthOrder,
     LieVariational as LieVariational,
     QuaternionEnergyMomentum as QuaternionEnergyMomentum,
     QuaternionVariational as QuaternionVariational,

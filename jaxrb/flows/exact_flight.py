@@ -16,7 +16,8 @@ class ExactFlight(AbstractFlow):
     form (see `free_rotation`), of whatever inertia and spin and for durations of either sign.
 
     Energy, linear and angular momentum are those of the start to round-off; two flights are one.
-    With loads it is the middle of a symmetric splitting of order 2 (see `AbstractFlow.step`).
+    With loads it is the middle of a symmetric splitting of order 2 (see `AbstractFlow.step`), or of
+    order 4: `FourthOrder(ExactFlight())`.
     Pinned bodies are refused.
 
     A flight costs about three steps of `LieVariational`, and may be hundreds of times as long.

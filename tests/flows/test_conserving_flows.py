@@ -182,28 +182,47 @@ def steps_of(flow):
     return run
 
 
-@every_flow
-def test_order_2(flow):
-    """For the free body and for the steady precession of the top."""
-    run = steps_of(flow)
-    t1 = 0.3
-    exact, errors, numbers = exact_rotation(t1), [], np.array([60, 90, 120, 180])
+def order(flow, numbers):
+    """Of the attitude of a free body, by numbers of steps of 0.3 s."""
+    run, t1 = steps_of(flow), 0.3
+    exact, errors = exact_rotation(t1), []
     for n in numbers:
         final, worst = run(FREE, spinning(), t1 / n, n)
         assert worst <= 1
         errors.append(np.linalg.norm(exact @ final.rotation_matrix[0].T - np.eye(3)))
-    assert abs(slope(1 / numbers, errors) - 2) < 0.1
+    return slope(1 / np.array(numbers), errors)
 
+
+def order_of_top(flow, numbers):
+    """Of the position of a top in steady precession, by numbers of steps of 0.1 s."""
+    run, t1 = steps_of(flow), 0.1
     world, state, length, _ = gyro_top()
-    tilt, turn, t1 = np.pi / 3, 1.0, 0.1
+    tilt, turn = np.pi / 3, 1.0
     across = np.sin(tilt)
     exact = length * np.array([across * np.sin(turn), -across * np.cos(turn), np.cos(tilt)])
-    errors, numbers = [], np.array([100, 150, 200, 300])
+    errors = []
     for n in numbers:
         final, worst = run(world, state, t1 / n, n)
         assert worst <= 1
         errors.append(np.linalg.norm(final.position[0] - exact))
-    assert abs(slope(1 / numbers, errors) - 2) < 0.1
+    return slope(1 / np.array(numbers), errors)
+
+
+@every_flow
+def test_order_2(flow):
+    assert abs(order(flow, [60, 90, 120, 180]) - 2) < 0.1
+    assert abs(order_of_top(flow, [100, 150, 200, 300]) - 2) < 0.1
+
+
+@every_flow
+def test_order_4(flow):
+    assert abs(order(rb.FourthOrder(flow), [60, 90, 120, 180]) - 4) < 0.1
+    # More steps, and the errors of the midpoint rule are round-off.
+    assert abs(order_of_top(rb.FourthOrder(flow), [50, 75, 100]) - 4) < 0.15
+
+
+def test_order_4_of_the_lie_variational_flow():
+    assert abs(order(rb.FourthOrder(rb.LieVariational()), [60, 90, 120, 180]) - 4) < 0.1
 
 
 # --- what is conserved -----------------------------------------------------------------------
