@@ -10,9 +10,20 @@ from dataclasses import dataclass, field
 import jax.numpy as jnp
 
 from ..bodies import Pin, RigidBody, State
-from ..flows import AbstractFlow, LieVariational, QuaternionEnergyMomentum
+from ..flows import AbstractFlow, ExactFlight, LieVariational, QuaternionEnergyMomentum
 from ..impact import Coulomb, Frictionless, Rough
-from ..shapes import AbstractSolid, Box, Cone, Ellipsoid, HalfSpace, Placed, Rounded, Sphere, Union
+from ..shapes import (
+    AbstractSolid,
+    Box,
+    Capsule,
+    Cone,
+    Ellipsoid,
+    HalfSpace,
+    Placed,
+    Rounded,
+    Sphere,
+    Union,
+)
 from ..simulate import World
 
 
@@ -105,6 +116,17 @@ def _free_body() -> tuple[World, State]:
     return World([body], gravity=(0.0, 0.0, 0.0)), state
 
 
+def _racket() -> tuple[World, State]:
+    """A handle with a crossbar, spun about the axis of its middle moment: it turns over."""
+    half = math.sqrt(0.5)
+    bar = Placed(Capsule(0.01, 0.06), quaternion=(half, 0.0, half, 0.0))
+    stem = Placed(Capsule(0.01, 0.03), (0.0, -0.04, 0.0), (half, half, 0.0, 0.0))
+    body = RigidBody(Union(bar, stem), mass=0.1)
+    still = jnp.zeros((1, 3))
+    state = State(still, [[1.0, 0.0, 0.0, 0.0]], still, [[0.02, 6.0, 0.01]])
+    return World([body], gravity=(0.0, 0.0, 0.0)), state
+
+
 def _top() -> tuple[World, State]:
     """A cone that spins on its tip, let go with its axis inclined by 60 degrees."""
     height, radius = 0.1, 0.05
@@ -131,6 +153,13 @@ _TURNING = (
         _free_body,
         dt=0.005,
         flow=QuaternionEnergyMomentum(),
+    ),
+    Case(
+        "racket",
+        "handle that turns over again and again",
+        _racket,
+        dt=0.02,
+        flow=ExactFlight(),
     ),
     Case("top", "top that nutates", _top, dt=0.0005, flow=QuaternionEnergyMomentum()),
 )

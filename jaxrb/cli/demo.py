@@ -276,11 +276,16 @@ def _print_header(case: Case, world: World, state: State, n_steps: int) -> None:
 
 
 def _describe_body(body: RigidBody) -> str:
-    inertia = body.inertia
-    if inertia is None:
-        inertia = body.shape.mass_properties(mass=body.mass).inertia
-    lines = [*describe(body.shape), f"mass {body.mass:g} kg, inertia {_row(inertia)} kg m^2"]
+    lines = [*describe(body.shape), f"mass {body.mass:g} kg, inertia {_row(_inertia(body))} kg m^2"]
     return "\n          ".join(lines)
+
+
+def _inertia(body: RigidBody) -> np.ndarray:
+    """The inertia tensor, or its diagonal where the rest is round-off."""
+    inertia = np.asarray(body.inertia_matrix())
+    rest = inertia - np.diag(np.diag(inertia))
+    round_off = 8 * np.finfo(inertia.dtype).eps * np.abs(inertia).max()
+    return inertia if np.any(np.abs(rest) > round_off) else np.diag(inertia)
 
 
 def describe(shape: AbstractSolid) -> list[str]:

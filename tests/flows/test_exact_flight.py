@@ -9,6 +9,7 @@ import mpmath as mp
 import numpy as np
 import pytest
 from helpers import differences, quick_jit, slope
+from scipy.special import ellipkm1
 
 import jaxrb as rb
 from jaxrb.flows.free_rotation import free_rotation
@@ -267,6 +268,31 @@ def test_energy_and_momentum_of_many_flights():
     assert np.abs(energy / energy[0] - 1).max() < 1e-13
     momentum = np.asarray(jax.vmap(lambda s: rb.angular_momentum(world, s))(sol.states))
     np.testing.assert_allclose(momentum, momentum[:1].repeat(len(momentum), 0), rtol=0, atol=1e-12)
+
+
+def test_the_racket_turns_over_after_half_a_period_of_the_elliptic_functions():
+    """Spun about its middle axis, with a little about the largest (Landau and Lifshitz,
+    *Mechanics*, section 37): omega_3 = d, omega_2 = 1 at the start gives
+
+        M^2 - 2 E I_2 = d^2 I_3 (I_3 - I_2) and a period 4 K(k)/nu,
+        nu^2 = (I_3 - I_2)(M^2 - 2 E I_1)/(I_1 I_2 I_3).
+    """
+    a, b, c = 1.0, 2.0, 3.0
+    wobble = 0.01
+    energy2, momentum2 = b + c * wobble**2, b**2 + (c * wobble) ** 2
+    steep = momentum2 - energy2 * a
+    nu = np.sqrt((c - b) * steep / (a * b * c))
+    rest = (c - a) * wobble**2 * c * (c - b) / ((c - b) * steep)  # 1 - k^2, without cancellation
+    half = 2 * ellipkm1(rest) / nu
+    world, state = spinning((a, b, c), [0.0, 1.0, wobble])
+    found = [
+        rb.simulate(world, state, rb.EventDriven(rb.ExactFlight(), n * half / 16), n * half)
+        for n in (1, 2)
+    ]
+    turned, back = (np.asarray(sol.final.angular_velocity[0]) for sol in found)
+    # Near the middle axis motions run away from each other by 1/wobble, and so does round-off.
+    np.testing.assert_allclose(turned, [0.0, -1.0, wobble], rtol=0, atol=1e-12)
+    np.testing.assert_allclose(back, [0.0, 1.0, wobble], rtol=0, atol=1e-12)
 
 
 # Of the continuous problem, by Taylor series in 24 digits and Newton's rule.
