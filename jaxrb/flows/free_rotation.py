@@ -14,8 +14,10 @@ angle along the axis) that solves
 
 the equation of Hairer and Vilmart's preprocessed discrete Moser-Veselov algorithm (J. Phys. A 39
 (2006) 13225), with A made exact instead of a power series in the step: A depends on the invariants
-and the duration alone. Cramer's rule with C_j = cos(alpha_j), s_j = sin(alpha_j)/|k| makes it a
-polynomial, the quaternion of F up to its length, which has no pole at half a turn:
+and the duration alone. alpha_j is the angle by which the body axis e_l precesses about the momentum
+during u, from a moment at which k_k = 0 (derived on the page *Exact flight*). Cramer's rule with
+C_j = cos(alpha_j), s_j = sin(alpha_j)/|k| makes it a polynomial, the quaternion of F up to its
+length, which has no pole at half a turn:
 
     q_0 = C_1 C_2 C_3 + k_1^2 C_1 s_2 s_3 + k_2^2 s_1 C_2 s_3 + k_3^2 s_1 s_2 C_3,
     q_1 = s_1 ((C_2 C_3 + kk s_2 s_3) k_1 + (C_2 s_3 - C_3 s_2) k_2 k_3),    and cyclically.
