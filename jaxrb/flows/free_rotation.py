@@ -44,7 +44,7 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -124,7 +124,8 @@ def _rotation(
     x = inverse / size
     order = _Order.of(x)
     k, x, moments = order.sort(k), order.sort(x), order.sort(moments)
-    once = _once_each if looped else lambda numbers: numbers
+    # Without such waists XLA would compute all that a number depends on for every derivative.
+    once = compute_once if looped else lambda numbers: numbers
     top = once(_top(k, x, moments))
     half, error = _start(top)
     half = once(half)
@@ -181,13 +182,6 @@ class _Angles(NamedTuple):
     d12: Scalar  # C_1 s_2 - C_2 s_1
     d23: Scalar
     d31: Scalar
-
-
-def _once_each(numbers: Any) -> Any:
-    """The same, each computed once: without such waists XLA would compute all that a number
-    depends on again for every derivative."""
-    like = jax.tree.leaves(numbers)[0]
-    return compute_once(numbers, jnp.where(like < jnp.inf, jnp.ones_like(like), 0.5))
 
 
 def _top(k: Vec3, x: Vec3, moments: Vec3) -> _Top:

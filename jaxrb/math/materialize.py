@@ -36,9 +36,10 @@ def opaque_one(count: Int[Array, ""], dtype) -> Float[Array, ""]:
 def compute_once(numbers: Any, one: Float[Array, ""] | None = None) -> Any:
     """Numbers as they are, computed once however many use them; and so are their derivatives.
 
-    XLA on CPU also repeats most divisions less than what is cheap: here each number is divided by
-    a 1 of which XLA does not know that it is. Without such waists every number of a derivative
-    would have a kernel that computes all it depends on, and programs would be a multiple as long.
+    XLA on CPU computes what is cheap again in every kernel that uses it, divisions seldom: here
+    each number is divided by a 1 of which XLA does not know that it is. Without such waists every
+    number of a derivative would have a kernel that computes all it depends on, and programs would
+    be a multiple as long. A waist pays after a number that needs many and that many need.
 
     Args:
         numbers: of any sign, infinite or NaN too. Leaves that are not floating stay as they are.
