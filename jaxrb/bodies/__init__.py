@@ -16,4 +16,5 @@ from .inertial import Inertial as Inertial
 from .joints import Pin as Pin
 from .phase import Phase as Phase
 from .rigid_body import RigidBody as RigidBody
+from .spin import SpinBounds as SpinBounds, spin_bounds as spin_bounds
 from .state import State as State

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import abc
 import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from ..bodies import Inertial, Phase
 from ..math import Vec3
 from ..math.materialize import compute_once
+from .clearance import Clearance, Proof, View
 from .single import Side, SingleContact
 
 
@@ -123,3 +125,67 @@ class AbstractContactSet(eqx.Module):
 
     @abc.abstractmethod
     def _find(self, t: Float[Array, ""], phase: Phase) -> AbstractContacts: ...
+
+    def unproved(self) -> str | None:
+        """What of it has no bound by which flights are proved free of impacts; None if all has."""
+        return type(self).__name__
+
+    @jax.jit
+    def clearance(
+        self,
+        found: Any,
+        phase: Phase,
+        spin: Float[Array, " n_bodies"],
+        inertial: Inertial,
+        gravity: Vec3,
+    ) -> Clearance:
+        """What bounds the gaps of free bodies from a phase on (see `clearance`).
+
+        Args:
+            found: the contacts of the phase.
+            phase: positions and momenta.
+            spin: of each body C, the bound of the norm of S(Omega)^2 + S(Omega') [1/s^2].
+            inertial: masses and inertia tensors.
+            gravity: acceleration, world frame [m/s^2].
+        """
+        gravity = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, phase.position.x.shape), gravity)
+        return self._clearance(found, phase, spin, inertial, gravity)
+
+    def _clearance(
+        self,
+        found: Any,
+        phase: Phase,
+        spin: Float[Array, " n_bodies"],
+        inertial: Inertial,
+        gravity: Vec3,
+    ) -> Clearance:
+        raise NotImplementedError
+
+    @jax.jit
+    def proof(
+        self,
+        clearance: Clearance,
+        found: Any,
+        phase: Phase,
+        duration: Float[Array, ""],
+        growth: Float[Array, ""],
+        tolerance: Float[Array, "..."],
+    ) -> Proof:
+        """What is known of the gaps during a flight.
+
+        Args:
+            clearance: at its start.
+            found, phase: at its end.
+            duration: [s].
+            growth: how much C exceeds that of exact flight.
+            tolerance: of gaps [m].
+        """
+        return self._proof(clearance, found, phase, duration, growth, tolerance)
+
+    def _proof(self, clearance, found, phase, duration, growth, tolerance) -> Proof:
+        views = self._views(clearance, found, phase)
+        return clearance.proof(views, duration, growth, tolerance)
+
+    def _views(self, clearance: Clearance, found: Any, phase: Phase) -> list[View]:
+        """The flight from a clearance to a phase, whose contacts were found."""
+        raise NotImplementedError

@@ -11,13 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..math import Quat, Vec3, cross, norm, rotate, rotate_inverse
+from ..bodies import Phase
+from ..math import Quat, Vec3, cross, dot, norm, rotate, rotate_inverse
 from .base import AbstractContactSet
+from .clearance import Clearance, Reach, Separation, View
 from .colliders import AbstractCollider, SearchedCollider
 from .narrow_phase import separation
 from .points import ContactPoints, Incidence, Points
 
 Pairs = tuple[tuple[int, int], ...]
+# Of both bodies of each contact the position and the orientation.
+Poses = tuple[tuple[Vec3, Quat], tuple[Vec3, Quat]]
 
 
 class BodyContacts(AbstractContactSet):
@@ -40,11 +44,61 @@ class BodyContacts(AbstractContactSet):
         return any(isinstance(collider, SearchedCollider) for collider in self.colliders)
 
     def _find(self, t, phase):
-        bodies = [Incidence(side) for side in zip(*self.pairs, strict=True)]
-        poses = (side.gather((phase.position, phase.orientation)) for side in bodies)
-        found = closest(self.colliders, *poses)
-        sides = (Points(side, *own) for side, own in zip(bodies, found.sides, strict=True))
+        found = closest(self.colliders, *self._poses(phase))
+        sides = (Points(side, *own) for side, own in zip(self._sides(), found.sides, strict=True))
         return ContactPoints(found.gap, found.round_off, found.normal, tuple(sides))
+
+    def unproved(self):
+        known = all(collider.has_support for collider in self.colliders)
+        return None if known else "contacts of bodies that are not known to be convex"
+
+    def _clearance(self, found, phase, spin, inertial, gravity):
+        normal, poses = found.normal, self._poses(phase)
+        (turning, pull, velocity), (turning2, pull2, velocity2) = (
+            side.gather((spin, gravity, inertial.velocity(phase))) for side in self._sides()
+        )
+        first, second = (reach(collider) for collider in self.colliders)
+        return Clearance(
+            start=(normal, poses, (pull, pull2)),
+            gap=found.gap,
+            rate=found.kinematics(phase, inertial).normal_velocity,
+            balls=self._apart(normal, poses) - first.ball - second.ball,
+            balls_rate=dot(normal, velocity - velocity2),
+            pull=dot(normal, pull - pull2),
+            swing=turning * first.swing + turning2 * second.swing,
+        )
+
+    def _views(self, clearance, found, phase):
+        """Along the normals at the start, and along those at the end."""
+        normal, poses, (pull, pull2) = clearance.start
+        here = self._poses(phase)
+        first, second = (reach(collider) for collider in self.colliders)
+        views = []
+        for n in (normal, found.normal):
+            before, after = (
+                Separation(self._gap(n, at), self._apart(n, at) - first.ball - second.ball)
+                for at in (poses, here)
+            )
+            views.append(View(before, after, dot(n, pull - pull2)))
+        return views
+
+    def _sides(self) -> list[Incidence]:
+        return [Incidence(side) for side in zip(*self.pairs, strict=True)]
+
+    def _poses(self, phase: Phase) -> Poses:
+        first, second = (side.gather((phase.position, phase.orientation)) for side in self._sides())
+        return first, second
+
+    def _apart(self, normal: Vec3, poses: Poses) -> Float[Array, " n_contacts"]:
+        return dot(normal, poses[0][0] - poses[1][0])
+
+    def _gap(self, normal: Vec3, poses: Poses) -> Float[Array, " n_contacts"]:
+        """The separation of the solids along given normals."""
+        (_, q), (_, p) = poses
+        first, second = self.colliders
+        low = height(first, rotate_inverse(q, -normal))
+        high = height(second, rotate_inverse(p, normal))
+        return self._apart(normal, poses) - low - high
 
 
 class Closest(NamedTuple):
@@ -77,6 +131,16 @@ def closest(
     round_off = 8 * jnp.finfo(gap.dtype).eps * size
     sides = ((points[0], levers[0]), (points[1], levers[1]))
     return Closest(gap, round_off, rotate(q, normal), sides)
+
+
+def height(collider: AbstractCollider, direction: Vec3) -> Float[Array, " n_contacts"]:
+    """The support functions of stacked colliders along unit directions in their frames [m]."""
+    return jax.vmap(type(collider).height)(collider, direction)
+
+
+def reach(collider: AbstractCollider) -> Reach:
+    """How far stacked colliders are from the origins of their frames."""
+    return jax.vmap(type(collider).reach)(collider)
 
 
 class Kinds:

@@ -21,6 +21,7 @@ from ..shapes import (
     AbstractSolid,
     Box,
     Capsule,
+    Complement,
     ConvexPolyhedron,
     Difference,
     Ellipsoid,
@@ -35,6 +36,7 @@ from ..shapes.base import AbstractShape, components
 from ..shapes.csg.extremum import Searched
 from ..shapes.csg.seeds import prepare
 from ..shapes.point import Point
+from .clearance import Reach
 
 
 class Separation(NamedTuple):
@@ -52,6 +54,19 @@ class AbstractCollider(eqx.Module):
     def moved(self, shift: Vec3, turn: Quat) -> AbstractCollider:
         """Turned and then shifted."""
 
+    @property
+    def has_support(self) -> bool:
+        """Whether it is convex and `height` is known."""
+        return True
+
+    def height(self, direction: Vec3) -> Float[Array, ""]:
+        """The support function: the greatest height of its points along a unit direction [m]."""
+        raise NotImplementedError
+
+    def reach(self) -> Reach:
+        """How far it is from the origin."""
+        raise NotImplementedError
+
 
 class SphereCollider(AbstractCollider):
     """A point, rounded."""
@@ -62,6 +77,13 @@ class SphereCollider(AbstractCollider):
     def moved(self, shift: Vec3, turn: Quat) -> SphereCollider:
         """Turned and then shifted."""
         return SphereCollider(rotate(turn, self.center) + shift, self.radius)
+
+    def height(self, direction):
+        return dot(direction, self.center) + self.radius
+
+    def reach(self):
+        swing = norm(self.center)
+        return Reach(swing, swing + self.radius)
 
 
 class PolytopeCollider(AbstractCollider):
@@ -92,6 +114,13 @@ class PolytopeCollider(AbstractCollider):
             vertices, start + shift, along, left, right, normal, offset, self.radius
         )
 
+    def height(self, direction):
+        return jnp.max(dot(direction, self.vertices), axis=-1) + self.radius
+
+    def reach(self):
+        swing = jnp.max(norm(self.vertices), axis=-1)
+        return Reach(swing, swing + self.radius)
+
 
 class EllipsoidCollider(AbstractCollider):
     """An ellipsoid, rounded."""
@@ -105,6 +134,15 @@ class EllipsoidCollider(AbstractCollider):
         """Turned and then shifted."""
         center = rotate(turn, self.center) + shift
         return EllipsoidCollider(self.semi_axes, center, turn * self.turn, self.radius)
+
+    def height(self, direction):
+        stretched = norm(hadamard(self.semi_axes, rotate_inverse(self.turn, direction)))
+        return dot(direction, self.center) + stretched + self.radius
+
+    def reach(self):
+        largest = jnp.maximum(jnp.maximum(self.semi_axes.x, self.semi_axes.y), self.semi_axes.z)
+        swing = norm(self.center) + largest
+        return Reach(swing, swing + self.radius)
 
     def squared(self) -> Sym3:
         """The matrix Q for which the support function of the core is sqrt(n . Q n)."""
@@ -124,6 +162,33 @@ class DistanceCollider(AbstractCollider):
     """Any other shape of exact signed distance outside."""
 
     solid: AbstractShape  # in components
+    radius: Float[Array, ""]  # of a ball about the origin that holds it [m]; 0 of a cavity
+
+    @staticmethod
+    def of(shape: AbstractShape) -> DistanceCollider:
+        """Of a solid, or of the complement of one."""
+        if isinstance(shape, AbstractSolid):
+            return DistanceCollider(components(shape), shape.bounding_radius())
+        return DistanceCollider(components(shape), jnp.zeros_like(jax.tree.leaves(shape)[0].sum()))
+
+    @property
+    def is_convex_cavity(self) -> bool:
+        """Whether it is the complement of a convex solid."""
+        solid = self.solid
+        if not isinstance(solid, Complement) or not isinstance(solid.shape, AbstractSolid):
+            return False
+        return solid.shape.is_convex
+
+    @property
+    def has_support(self):
+        return isinstance(self.solid, AbstractSolid) and self.solid.is_convex
+
+    def height(self, direction):
+        assert isinstance(self.solid, AbstractSolid)
+        return self.solid.support_map(direction)[0]
+
+    def reach(self):
+        return Reach(self.radius, self.radius)
 
     def moved(self, shift: Vec3, turn: Quat) -> DistanceCollider:
         """Never asked for: balls are moved to such a solid."""
@@ -135,6 +200,10 @@ class SearchedCollider(AbstractCollider):
 
     solid: Searched  # in components, prepared for points
     radius: Float[Array, ""]  # [m]
+
+    @property
+    def has_support(self):
+        return False
 
     def moved(self, shift: Vec3, turn: Quat) -> SearchedCollider:
         """Never asked for, as of `DistanceCollider`."""
@@ -173,7 +242,7 @@ def collider(solid: AbstractSolid) -> AbstractCollider:
             whole = Placed(Scaled(core, pose.scale), pose.position.array(), pose.turn.array())
             found = SearchedCollider(components(prepare(whole, near=True)), radius)
         case _:
-            found = DistanceCollider(components(solid))
+            found = DistanceCollider.of(solid)
     return found
 
 

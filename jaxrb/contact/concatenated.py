@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
@@ -84,6 +85,27 @@ class MixedContacts(AbstractContactSet):
         found = tuple(contacts.find(t, phase) for contacts in self.sets)
         gap = _row(*(contacts.gap for contacts in found))
         return Mixed(gap, _row(*(contacts.round_off for contacts in found)), found)
+
+    def unproved(self):
+        return next(filter(None, (contacts.unproved() for contacts in self.sets)), None)
+
+    def _clearance(self, found, phase, spin, inertial, gravity):
+        each = [
+            own.clearance(contacts, phase, spin, inertial, gravity)
+            for own, contacts in zip(self.sets, found.found, strict=True)
+        ]
+        rows = jax.tree.map(_row, *(dataclasses.replace(c, start=None) for c in each))
+        return dataclasses.replace(rows, start=tuple(each))
+
+    def _proof(self, clearance, found, phase, duration, growth, tolerance):
+        each = zip(self.sets, clearance.start, found.found, found._split(tolerance), strict=True)
+        return jax.tree.map(
+            _row,
+            *(
+                own.proof(start, contacts, phase, duration, growth, allowed)
+                for own, start, contacts, allowed in each
+            ),
+        )
 
 
 def all_contacts(

@@ -23,6 +23,7 @@ from ..shapes import AbstractSolid, HalfSpace
 from ..shapes.base import components
 from ..shapes.csg.extremum import Searched
 from .base import AbstractContacts, AbstractContactSet, Chosen, ContactKinematics, Surface
+from .clearance import Clearance, Reach, Separation, View
 from .single import at
 
 
@@ -74,6 +75,7 @@ class HalfSpaceContacts(AbstractContactSet):
     shapes: tuple[tuple[AbstractSolid, ...], ...]
     normal: Vec3  # unit, components (n_planes,)
     offset: Float[Array, " n_planes"]  # [m]
+    reach: Reach  # (n_bodies, n_parts)
     # Of each plane the obstacle's number in the world.
     obstacles: tuple[int, ...] = eqx.field(static=True)
 
@@ -109,6 +111,7 @@ class HalfSpaceContacts(AbstractContactSet):
             stacked,
             Vec3.of(jnp.stack([normal for normal, _ in planes])),
             jnp.stack([offset for _, offset in planes]),
+            _reach([solid + solid[:1] * (n_parts - len(solid)) for solid in solids]),
             tuple(number for number, _ in half_spaces),
         )
 
@@ -154,6 +157,41 @@ class HalfSpaceContacts(AbstractContactSet):
             cross(point, in_body),
         )
 
+    def unproved(self):
+        return None
+
+    def _clearance(self, found, phase, spin, inertial, gravity):
+        normal, velocity = _expand(self.normal, 0), inertial.velocity(phase)
+        wide = partial(jnp.broadcast_to, shape=(spin.shape[0], len(self.obstacles)))
+        turning, pull, speed = self._for_each_part(
+            jax.tree.map(
+                wide,
+                (
+                    _expand(spin, 1),
+                    dot(normal, _expand(gravity, 1)),
+                    dot(normal, _expand(velocity, 1)),
+                ),
+            )
+        )
+        motion = found.kinematics(phase, inertial)
+        apart = self._separation(found, phase)
+        swing = turning * self._per_contact(self.reach.swing)
+        return Clearance(
+            None, apart.solids, motion.normal_velocity, apart.balls, speed, pull, swing
+        )
+
+    def _views(self, clearance, found, phase):
+        before = Separation(clearance.gap, clearance.balls)
+        return [View(before, self._separation(found, phase), clearance.pull)]
+
+    def _separation(self, found: AtHalfSpaces, phase: Phase) -> Separation:
+        normal, offset = _expand(self.normal, 0), _expand(self.offset, 0)
+        height = self._for_each_part(dot(normal, _expand(phase.position, 1)) - offset)
+        return Separation(found.gap, height - self._per_contact(self.reach.ball))
+
+    def _per_contact(self, per_part: Float[Array, "n_bodies n_parts"]):
+        return jnp.repeat(per_part, len(self.obstacles), axis=1)
+
     def _support(self, direction: Vec3) -> tuple[Float[Array, ...], Vec3]:
         groups, start = [], 0
         for parts in self.shapes:
@@ -171,6 +209,17 @@ class HalfSpaceContacts(AbstractContactSet):
 
     def _for_each_part(self, tree):
         return _join([tree] * self.n_parts, axis=1)
+
+
+def _reach(solids: list[tuple[AbstractSolid, ...]]) -> Reach:
+    """Of the parts of each body."""
+
+    def table(radius):
+        return jnp.stack([jnp.stack([radius(part) for part in parts]) for parts in solids])
+
+    return Reach(
+        table(lambda part: part.swing_radius()), table(lambda part: part.bounding_radius())
+    )
 
 
 def _kind(parts: tuple[AbstractSolid, ...]) -> tuple:

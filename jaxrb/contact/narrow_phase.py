@@ -17,7 +17,6 @@ import jax.numpy as jnp
 
 from ..math import Quat, Vec3, direction, rotate, rotate_inverse, tree_where
 from ..shapes import AbstractSolid
-from ..shapes.base import components
 from .colliders import (
     AbstractCollider,
     DistanceCollider,
@@ -43,9 +42,9 @@ def prepare(
     """
     a, b = collider(first), collider(second)
     if isinstance(a, SphereCollider) and not isinstance(b, SphereCollider | SearchedCollider):
-        b = DistanceCollider(components(second))
+        b = DistanceCollider.of(second)
     if isinstance(b, SphereCollider) and not isinstance(a, SphereCollider | SearchedCollider):
-        a = DistanceCollider(components(first))
+        a = DistanceCollider.of(first)
     if _rule(a, b) is None and _rule(b, a) is None:
         names = " and a ".join(map(kind, (first, second)))
         raise ValueError(

@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..bodies import RigidBody
-from ..math import Quat, Vec3, dot, rotate
+from ..math import Quat, Vec3, dot, norm, rotate, rotate_inverse
 from ..shapes import (
     AbstractSolid,
     Box,
@@ -33,9 +33,10 @@ from ..shapes import (
     Scaled,
     Union,
 )
-from ..shapes.base import AbstractShape, components
+from ..shapes.base import AbstractShape
 from .base import AbstractContactSet
-from .body_pairs import Kinds, closest
+from .body_pairs import Kinds, closest, height, reach
+from .clearance import Clearance, Separation, View
 from .colliders import (
     AbstractCollider,
     DistanceCollider,
@@ -72,7 +73,7 @@ class ObstacleContacts(AbstractContactSet):
         return any(isinstance(collider, SearchedCollider) for collider in self.colliders)
 
     def _find(self, t, phase):
-        bodies = Incidence(tuple(body for body, _ in self.pairs))
+        bodies = self._bodies()
         first = bodies.gather((phase.position, phase.orientation))
         if self.motions is None:
             zero = jnp.zeros_like(first[0].x)
@@ -88,6 +89,64 @@ class ObstacleContacts(AbstractContactSet):
             surface = self.motions.surface(t, rotate(turn, there[0]) + position)
         sides = (Points(bodies, *here),)
         return ContactPoints(found.gap, found.round_off, found.normal, sides, surface)
+
+    def unproved(self):
+        if self.motions is not None:
+            return "obstacles that move"
+        body, obstacle = self.colliders
+        known = body.has_support and (obstacle.has_support or self._cavity)
+        return None if known else "obstacles or bodies that are not known to be convex"
+
+    @property
+    def _cavity(self) -> bool:
+        obstacle = self.colliders[1]
+        return isinstance(obstacle, DistanceCollider) and obstacle.is_convex_cavity
+
+    def _clearance(self, found, phase, spin, inertial, gravity):
+        bodies = self._bodies()
+        turning, pull, velocity, pose = bodies.gather(
+            (spin, gravity, inertial.velocity(phase), (phase.position, phase.orientation))
+        )
+        normal = found.normal
+        return Clearance(
+            start=(normal, pose, pull),
+            gap=found.gap,
+            rate=found.kinematics(phase, inertial).normal_velocity,
+            balls=self._separation(normal, pose).balls,
+            balls_rate=dot(normal, velocity),
+            pull=self._pull(normal, pull),
+            swing=turning * reach(self.colliders[0]).swing,
+        )
+
+    def _views(self, clearance, found, phase):
+        """Along the normals at the start, and along those at the end. In a cavity the gap is the
+        least over all its walls, along any of which gravity pulls."""
+        normal, pose, pull = clearance.start
+        if self._cavity:
+            none = jnp.full_like(found.gap, -jnp.inf)
+            before, after = Separation(clearance.gap, none), Separation(found.gap, none)
+            return [View(before, after, clearance.pull)]
+        here = self._bodies().gather((phase.position, phase.orientation))
+        return [
+            View(self._separation(n, pose), self._separation(n, here), self._pull(n, pull))
+            for n in (normal, found.normal)
+        ]
+
+    def _bodies(self) -> Incidence:
+        return Incidence(tuple(body for body, _ in self.pairs))
+
+    def _pull(self, normal: Vec3, gravity: Vec3):
+        return norm(gravity) if self._cavity else dot(normal, gravity)
+
+    def _separation(self, normal: Vec3, pose: tuple[Vec3, Quat]) -> Separation:
+        """That of the bodies along given normals."""
+        (x, q), (body, obstacle) = pose, self.colliders
+        if self._cavity:
+            nothing = jnp.full_like(x.x, -jnp.inf)
+            return Separation(nothing, nothing)
+        apart = dot(normal, x) - height(obstacle, normal)
+        low = height(body, rotate_inverse(q, -normal))
+        return Separation(apart - low, apart - reach(body).ball)
 
 
 class MovingHalfSpaceContacts(AbstractContactSet):
@@ -117,6 +176,9 @@ class MovingHalfSpaceContacts(AbstractContactSet):
         each_part = self.motions.repeated(self.planes.n_parts)
         surface = each_part.surface(t, x + rotate(q, found.point))
         return dataclasses.replace(found, surface=surface)
+
+    def unproved(self):
+        return "obstacles that move"
 
 
 def with_obstacles(
@@ -228,7 +290,7 @@ def _colliders(
             "boxes, polyhedra and these rounded in every convex one; all bodies in boxes and "
             "polyhedra. Spheres can also touch the Difference of a solid and any hole."
         )
-    return [(ball, DistanceCollider(components(obstacle))) for ball in balls]
+    return [(ball, DistanceCollider.of(obstacle)) for ball in balls]
 
 
 def _has_planes(shape: AbstractSolid) -> bool:

@@ -16,6 +16,7 @@ from jaxtyping import Array, Bool, Float
 from ..bodies import Phase
 from ..math import Vec3, direction, dot, norm, rotate_inverse, zeros_like
 from .base import AbstractContacts, AbstractContactSet, Chosen, ContactKinematics
+from .clearance import Clearance, Separation, View
 from .single import at
 
 
@@ -86,15 +87,65 @@ class BallContacts(AbstractContactSet):
         n = self.radius.shape[0]
         position = jax.tree.map(lambda leaf: leaf[self.start : self.start + n], phase.position)
         apart = _columns(position) - _rows(position)
-        itself = np.eye(n, dtype=bool)
         # Balls with one centre are as deep in each other along any normal.
         normal, distance = direction(apart)
         safe = jnp.where(distance > 0, distance, 1.0)
         radii = _columns(self.radius) + _rows(self.radius)
-        gap = jnp.where(itself, radii, distance - radii)
+        gap = jnp.where(self._itself, radii, distance - radii)
         size = norm(position)
         round_off = 8 * jnp.finfo(gap.dtype).eps * (_columns(size) + _rows(size) + radii)
         return BetweenBalls(gap, round_off, normal, safe, self.radius, self.start)
+
+    def unproved(self):
+        return None
+
+    def _clearance(self, found, phase, spin, inertial, gravity):
+        own = slice(self.start, self.start + self.radius.shape[0])
+        velocity, gravity = jax.tree.map(
+            lambda leaf: leaf[own], (inertial.velocity(phase), gravity)
+        )
+        rate = dot(found.normal, _columns(velocity) - _rows(velocity))
+        pull = dot(found.normal, _columns(gravity) - _rows(gravity))
+        # A ball does not change when it turns.
+        still = jnp.zeros_like(pull)
+        apart = _columns(velocity) - _rows(velocity), _columns(gravity) - _rows(gravity)
+        return Clearance(
+            start=(found.normal, apart),
+            gap=found.gap,
+            rate=rate,
+            balls=jnp.full_like(rate, -jnp.inf),
+            balls_rate=rate,
+            pull=pull,
+            swing=still,
+        )
+
+    def _views(self, clearance, found, phase):
+        normal, _ = clearance.start
+        itself, radii = self._itself, _columns(self.radius) + _rows(self.radius)
+        along = dot(normal, found.normal) * found.distance
+        none = jnp.full_like(found.gap, -jnp.inf)
+        after = Separation(jnp.where(itself, radii, along - radii), none)
+        return [View(Separation(clearance.gap, none), after, clearance.pull)]
+
+    @property
+    def _itself(self) -> np.ndarray:
+        return np.eye(self.radius.shape[0], dtype=bool)
+
+    def _proof(self, clearance, found, phase, duration, growth, tolerance):
+        """Or by the shortest distance of the centres on the way, which is straight up to what
+        gravity differs."""
+        _, (velocity, gravity) = clearance.start
+        end = found.normal * found.distance
+        # From the end back to the start, along the chord.
+        chord = (velocity + gravity * (0.5 * duration)) * duration
+        length = dot(chord, chord)
+        place = jnp.clip(dot(end, chord) / jnp.where(length > 0, length, 1.0), 0.0, 1.0)
+        nearest = norm(end - chord * place)
+        sag = norm(gravity) * duration**2 / 8
+        radii = _columns(self.radius) + _rows(self.radius)
+        passing = nearest - sag - radii >= -tolerance
+        proof = clearance.proof(self._views(clearance, found, phase), duration, growth, tolerance)
+        return proof._replace(holds=proof.holds | passing | self._itself)
 
 
 def _columns(tree):

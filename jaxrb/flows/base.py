@@ -23,6 +23,23 @@ class Step(NamedTuple):
     work: Float[Array, ""] | None  # of loads without a potential [J]; None where all have one
 
 
+# A growth that cannot be used, beyond the durations for which a flow has solutions.
+_HUGE = 1e6
+
+
+def steep_growth(angle: Float[Array, "..."], least: float) -> Float[Array, "..."]:
+    """Of a flow that turns a body in steady spin by sin(phi) = angle, or 2 sin(phi/2): its paths
+    bend by (1 - angle^2)^(-3/2), or (1 - angle^2/4)^(-3/2); and a little for those that tumble.
+
+    Args:
+        angle: of the exact flight [rad].
+        least: the angle beyond which there is no solution [rad].
+    """
+    part = (angle / least) ** 2
+    left = jnp.maximum(1 - part, _HUGE ** (-2 / 3))
+    return (1 + part / 8) / (left * jnp.sqrt(left))
+
+
 class AbstractFlow(eqx.Module):
     """A one-step map of the motion between events. Its fields are static: it is part of the
     program.
@@ -54,6 +71,31 @@ class AbstractFlow(eqx.Module):
             inertial: masses and inertia tensors, likewise.
             gravity: acceleration, world frame [m/s^2].
         """
+
+    def bend_growth(self, angle: Float[Array, "..."]) -> Float[Array, "..."]:
+        """How much larger the second derivative of the path of a body's point, by the duration of
+        the step, can be than in exact flight.
+
+        By its bounds, flights are proved free of impacts. Free bodies, without loads.
+
+        Args:
+            angle: the duration times a bound of the angular velocity of the exact flight [rad].
+
+        Raises:
+            ValueError: if there is no such bound.
+        """
+        raise ValueError(
+            f"{type(self).__name__} has no bound of the curvature of its paths, by which flights "
+            'are proved free of impacts: use detect="end" or "interior", or another flow.'
+        )
+
+    def longest(self, phase: Phase, inertial: Inertial) -> Float[Array, ""]:
+        """The longest duration that it can take at once from a phase, if that is known [s]."""
+        return jnp.full_like(phase.position.x[0], jnp.inf)
+
+    def shorter(self, duration: Float[Array, ""], error: Float[Array, ""]) -> Float[Array, ""]:
+        """The duration to try when one ended with an error above 1 [s]."""
+        return 0.5 * duration
 
     def step(self, t: Duration, duration: Duration, phase: Phase, dynamics: Dynamics) -> Step:
         """The phase after one step under gravity and all loads.

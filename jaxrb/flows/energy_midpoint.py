@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 from .._validate import one_of
 from ..bodies import Phase
 from ..math import Quat, Vec3, cross, dot, rotate, rotate_inverse, safe_sqrt, tree_where
-from .base import AbstractFlow
+from .base import AbstractFlow, steep_growth
 from .midpoint import Balance, no_impulse, scaled, solve
 from .rigid_rotation import ballistic, following_orientation
 
@@ -49,6 +49,9 @@ class EnergyMidpoint(AbstractFlow):
     ):
         self.momentum_update = one_of(momentum_update, ("corrected", "printed"), "momentum_update")
         self.iterations = iterations
+
+    def bend_growth(self, angle):
+        return steep_growth(angle, 2.0)
 
     def drift(self, duration, phase, inertial, gravity):
         q, m, h = phase.orientation, phase.angular_momentum, duration

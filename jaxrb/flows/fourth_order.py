@@ -58,6 +58,11 @@ class FourthOrder(AbstractFlow):
     def has_principal_axes(self):  # pyright: ignore[reportIncompatibleVariableOverride]
         return self.flow.has_principal_axes
 
+    def bend_growth(self, angle):
+        """That of the flow cancels, up to order 4."""
+        self.flow.bend_growth(angle)
+        return 1 + angle**4 / 32
+
     def drift(self, duration, phase, inertial, gravity):
         def part(t, own, phase):
             return Step(*self.flow.drift(own, phase, inertial, gravity), None)

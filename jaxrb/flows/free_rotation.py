@@ -94,6 +94,20 @@ def free_rotation(duration: Scalar, momentum: Vec3, moments: Vec3, doublings: in
     return _rotation(duration, momentum, moments, doublings)
 
 
+def longest_rotation(momentum: Vec3, moments: Vec3, doublings: int) -> Scalar:
+    """A duration up to which `free_rotation` is exact to round-off, nearly the longest [s]."""
+    one = jnp.ones_like(momentum.x)
+    x = Vec3(one / moments.x, one / moments.y, one / moments.z)
+    order = _Order.of(x)
+    top = _top(order.sort(momentum), order.sort(x), order.sort(moments))
+    _, most, most_phase = _SERIES[np.dtype(top.kk.dtype)]
+    rate = top.middle + jnp.abs(top.r2)
+    needed = jnp.maximum(_largest(top) / most, top.kk * (rate * rate) / most_phase)
+    spins = needed > 0
+    longest = 0.98 * 2 ** (doublings + 1) / jnp.sqrt(jnp.where(spins, needed, 1.0))
+    return jnp.where(spins, longest, jnp.inf)
+
+
 @partial(free_rotation.defjvp, symbolic_zeros=True)
 def _(doublings, primals, tangents):
     """By the duration q' = q Omega/2; by the others that of the closed form."""
@@ -226,12 +240,18 @@ def _start(top: _Top) -> tuple[_Half, Scalar]:
     growth, mean = _growth(n1, n2, n3, terms)
     phase = (top.middle + top.r2) + (0.5 * top.b) * mean
     square = top.kk * (phase * phase)
-    largest = jnp.maximum(jnp.abs(n2), jnp.maximum(jnp.abs(n1), jnp.abs(n3)))
-    error = jnp.maximum(largest / most, square / most_phase)
+    # Far beyond the range of the series the phase is none.
+    far = _largest(top) / most
+    error = jnp.where(far > 1, far, jnp.maximum(far, square / most_phase))
     cosine, sinc = _cos_sinc(square, terms)
     q2 = 1 + n2 * growth
     c1, c3 = jnp.sqrt((1 + n1 * growth) / q2), jnp.sqrt((1 + n3 * growth) / q2)
     return _Half(jnp.sqrt(growth / q2), c1, c3, cosine, sinc * phase), error
+
+
+def _largest(top: _Top) -> Scalar:
+    """|n_j|, the largest."""
+    return jnp.maximum(jnp.abs(top.n2), jnp.maximum(jnp.abs(top.n1), jnp.abs(top.n3)))
 
 
 def _doubled(top: _Top, half: _Half) -> _Half:
@@ -246,12 +266,14 @@ def _doubled(top: _Top, half: _Half) -> _Half:
     cosine, sine = cosine * real - kk * (sine * imaginary), cosine * imaginary + sine * real
     c11, c33 = c1 * c1, c3 * c3
     divisor = c11 + m1y * c33
+    # W counts up to a positive factor, which each doubling squares: of unit size it stays finite.
+    size = jnp.sqrt(cosine * cosine + kk * (sine * sine))
     return _Half(
         2 * (y * both) / divisor,
         (c11 - m1y * c33) / divisor,
         (c33 - m3y * c11) / divisor,
-        cosine / divisor,
-        sine / divisor,
+        cosine / size,
+        sine / size,
     )
 
 

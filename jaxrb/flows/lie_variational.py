@@ -24,7 +24,7 @@ from ..bodies import Phase
 from ..math import InertiaTensor, Mat3, Quat, Vec3, cross, dot, solve3
 from ..math.autodiff import keep_rule, sparse_jvp
 from ..math.newton import relative_error
-from .base import AbstractFlow
+from .base import AbstractFlow, steep_growth
 from .rigid_rotation import ballistic, following_orientation
 
 
@@ -39,6 +39,9 @@ class LieVariational(AbstractFlow):
 
     has_pins = False
     iterations: int = eqx.field(default=2, static=True)
+
+    def bend_growth(self, angle):
+        return steep_growth(angle, 1.0)
 
     def drift(self, duration, phase, inertial, gravity):
         h, q, pi = duration, phase.orientation, phase.angular_momentum

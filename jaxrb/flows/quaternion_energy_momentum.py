@@ -31,3 +31,6 @@ class QuaternionEnergyMomentum(AbstractMidpoint):
     @staticmethod
     def half_turn(y: Vec3) -> Quat:
         return Quat(jnp.ones_like(y.x), y)
+
+    def bend_growth(self, angle):
+        return jnp.ones_like(angle)

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 
 from ..math import InertiaTensor, Quat, Vec3, cross, dot, rotate_inverse, zeros_like
 from ..math.newton import newton3, relative_error
-from .base import AbstractFlow
+from .base import AbstractFlow, steep_growth
 from .lie_variational import cayley_vector
 from .rigid_rotation import Duration, GravityMoment, rotation_problem, turned
 
@@ -41,6 +41,9 @@ class QuaternionVariational(AbstractFlow):
     """
 
     iterations: int = eqx.field(default=6, static=True)
+
+    def bend_growth(self, angle):
+        return steep_growth(angle, 1.0)
 
     def drift(self, duration, phase, inertial, gravity):
         h = duration

@@ -92,6 +92,14 @@ class AbstractSolid(AbstractShape):
     def bounding_radius(self) -> Float[Array, ""]:
         """Radius of a ball about the shape's origin that holds the solid [m]."""
 
+    def swing_radius(self) -> Float[Array, ""]:
+        """How far from the shape's origin the points are that turning it moves [m].
+
+        The solid is a core, within a ball of this radius, and what it is rounded by: its support
+        function is that of the core, which turns, and a constant.
+        """
+        return self.bounding_radius()
+
     @abc.abstractmethod
     def support_map(self, direction: Vec3) -> tuple[Float[Array, ...], Vec3]:
         """The support function h and the support point for unit directions.

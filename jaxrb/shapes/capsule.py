@@ -51,6 +51,9 @@ class Capsule(AbstractSolid):
     def bounding_radius(self):
         return self.half_length + self.radius
 
+    def swing_radius(self):
+        return self.half_length
+
     def rounded_moments(self, radius):
         return Capsule(self.radius + radius, self.half_length).uniform_moments()
 

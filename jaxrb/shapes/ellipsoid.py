@@ -109,6 +109,9 @@ class Sphere(AbstractSolid):
     def bounding_radius(self):
         return self.radius
 
+    def swing_radius(self):
+        return jnp.zeros_like(self.radius)
+
     def uniform_moments(self):
         volume = 4 / 3 * jnp.pi * self.radius**3
         return Moments.symmetric(volume, jnp.full(3, volume * self.radius**2 / 5))

@@ -75,6 +75,9 @@ class Placed(AbstractSolid):
     def bounding_radius(self):
         return jnp.sqrt(jnp.sum(self.position**2)) + self.shape.bounding_radius()
 
+    def swing_radius(self):
+        return jnp.sqrt(jnp.sum(self.position**2)) + self.shape.swing_radius()
+
     def uniform_moments(self):
         return self._moved(self.shape.uniform_moments())
 

@@ -64,6 +64,9 @@ class Rounded(AbstractSolid):
     def bounding_radius(self):
         return self.shape.bounding_radius() + self.radius
 
+    def swing_radius(self):
+        return self.shape.swing_radius()
+
     def uniform_moments(self):
         return self.shape.rounded_moments(self.radius)
 

@@ -55,6 +55,9 @@ class Scaled(AbstractSolid):
     def bounding_radius(self):
         return self.shape.bounding_radius() * self.factor
 
+    def swing_radius(self):
+        return self.shape.swing_radius() * self.factor
+
     def uniform_moments(self):
         return self._scaled(self.shape.uniform_moments())
 

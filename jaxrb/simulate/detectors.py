@@ -7,68 +7,109 @@ obstacle on the way: a gap that falls at the start and rises at the end has a mi
 from __future__ import annotations
 
 import abc
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from ..bodies import Phase
+from ..contact import AbstractContacts
 from ..contact.single import at
+from ..flows import AbstractFlow
 from ..math import tree_where
-from .events import AbstractEvents, Contacts, Mode
+from .events import AbstractEvents, Contacts, Guards, Mode
 from .impact_events import least
 
 State = Any  # a pytree; None where nothing is remembered between trials
 
 
+class Trial(NamedTuple):
+    """A trial that was flown."""
+
+    t: Float[Array, ""]  # time at its end [s]
+    start: Phase  # of the flight
+    end: Phase
+    duration: Float[Array, ""]  # [s]
+    mode: Mode
+    contacts: AbstractContacts | None  # at its end
+    guards: Guards
+    error: Float[Array, ""]  # of the flow, relative to the one allowed
+
+
+class Verdict(NamedTuple):
+    """What a detector that searches by itself says of an event at the end of a trial."""
+
+    proved: Bool[Array, ""]  # it would be the first
+    until: Float[Array, ""]  # no event comes before this duration [s]
+    narrow: Bool[Array, ""]  # one is known to come then, to round-off
+    at_last: Bool[Array, ""]  # it is to be taken here
+
+
 class Inspection(NamedTuple):
-    """The result of inspecting a trial that ended without an event."""
+    """The result of inspecting a trial."""
 
     state: State
-    doubtful: Bool[Array, ""]  # it must not be accepted yet
+    doubtful: Bool[Array, ""]  # if it ended without an event, it must not be accepted yet
     elsewhere: Float[Array, ""]  # the duration to try then [s]
+    verdict: Verdict | None = None  # of a detector that searches by itself
 
 
 class AbstractDetector(eqx.Module):
     """A way to look for events within a trial."""
 
+    # Whether it chooses every trial of a flight, those that locate an event, too.
+    searches: ClassVar[bool] = False
+    # An event that takes more iterations to locate cannot be located.
+    most_turns: ClassVar[int] = 200
+
     @abc.abstractmethod
-    def start(self, events: AbstractEvents, phase: Phase) -> State:
-        """Before the first trial of a flight from a phase."""
+    def start(
+        self,
+        events: AbstractEvents,
+        scheme: AbstractFlow,
+        phase: Phase,
+        contacts: AbstractContacts | None,
+        mode: Mode,
+        size: Float[Array, ""],
+    ) -> State:
+        """Before the first trial of a flight.
+
+        Args:
+            events: of the world.
+            scheme: of the flight.
+            phase: at its start.
+            contacts: of that phase, or of one with the same poses.
+            mode: in which it is flown.
+            size: its largest duration [s].
+        """
 
     @abc.abstractmethod
     def inspect(
-        self,
-        state: State,
-        t: Float[Array, ""],
-        start: Phase,
-        end: Phase,
-        trial: Float[Array, ""],
-        mode: Mode,
-        events: AbstractEvents,
+        self, state: State, trial: Trial, events: AbstractEvents, scheme: AbstractFlow
     ) -> Inspection:
         """Inspects a trial besides the guards at its end.
 
         Args:
             state: of the search within this flight.
-            t: time at the end of the trial [s].
-            start, end: of the trial.
-            trial: its duration [s].
-            mode: in which it was flown.
+            trial: that was flown.
             events: of the world.
+            scheme: of the flight.
         """
+
+    def first(self, state: State, size: Float[Array, ""]) -> Float[Array, ""]:
+        """The duration of the first trial of a flight [s]."""
+        return size
 
 
 class EndOfStep(AbstractDetector):
     """Looks for penetration at the end of each trial alone, as Tran and Leok do."""
 
-    def start(self, events, phase):
+    def start(self, events, scheme, phase, contacts, mode, size):
         return None
 
-    def inspect(self, state, t, start, end, trial, mode, events):
-        return Inspection(None, jnp.zeros((), bool), trial)
+    def inspect(self, state, trial, events, scheme):
+        return Inspection(None, jnp.zeros((), bool), trial.duration)
 
 
 # The tangents of a gap meet below it only where it is convex. Where it bends otherwise, its dip is
@@ -136,8 +177,7 @@ class Interior(AbstractDetector):
     flight, or rises at its start and falls at its end.
     """
 
-    def start(self, events, phase):
-        contacts = jax.eval_shape(events.contacts, jnp.zeros_like(phase.position.x[0]), phase)
+    def start(self, events, scheme, phase, contacts, mode, size):
         if contacts is None:
             return None
         none = jnp.zeros(contacts.gap.shape, bool)
@@ -145,10 +185,11 @@ class Interior(AbstractDetector):
         dip = _Dip(zero, zero, (zero, zero), (zero, zero))
         return _Probing(none, none, dip, zero, jnp.zeros((), jnp.int32))
 
-    def inspect(self, state: _Probing, t, start, end, trial, mode, events):
-        before, after = events.contacts(t - trial, start), events.contacts(t, end)
+    def inspect(self, state: _Probing, trial: Trial, events, scheme):
+        after, start, end, mode = trial.contacts, trial.start, trial.end, trial.mode
+        duration, before = trial.duration, events.contacts(trial.t - trial.duration, start)
         if before is None or after is None:
-            return Inspection(state, jnp.zeros((), bool), trial)
+            return Inspection(state, jnp.zeros((), bool), duration)
         inertial = events.system.inertial
         rate_before = before.kinematics(start, inertial).normal_velocity
         rate_after = after.kinematics(end, inertial).normal_velocity
@@ -158,9 +199,9 @@ class Interior(AbstractDetector):
         turning = (rate_before < 0) & (rate_after > 0) & ~still
         falling, rising = jnp.where(turning, rate_before, -1.0), jnp.where(turning, rate_after, 1.0)
         none = jnp.zeros_like(before.gap)
-        dips = _Dip(none, none + trial, (before.gap, after.gap), (falling, rising))
+        dips = _Dip(none, none + duration, (before.gap, after.gap), (falling, rising))
         place, lowest = dips.by_tangents()
-        margin = _MARGIN * (rising - falling) * trial
+        margin = _MARGIN * (rising - falling) * duration
         suspect = turning & (jnp.minimum(lowest, dips.by_cubic() - margin) < 0)
         first = least(jnp.where(suspect, place, jnp.inf), events.system)
         probing = jnp.any(state.contact)
@@ -170,8 +211,8 @@ class Interior(AbstractDetector):
         gap, rate = at(state.contact, (after.gap, rate_after))
         old, rises = state.dip, rate > 0
         halved = _Dip(
-            jnp.where(rises, old.lower, trial),
-            jnp.where(rises, trial, old.upper),
+            jnp.where(rises, old.lower, duration),
+            jnp.where(rises, duration, old.upper),
             (jnp.where(rises, old.gap[0], gap), jnp.where(rises, gap, old.gap[1])),
             (jnp.where(rises, old.rate[0], rate), jnp.where(rises, rate, old.rate[1])),
         )
@@ -186,7 +227,7 @@ class Interior(AbstractDetector):
             contact=jnp.where(found, first, state.contact & again),
             cleared=state.cleared | (state.contact & ~again),
             dip=dip,
-            end=jnp.where(probing, state.end, trial),
+            end=jnp.where(probing, state.end, duration),
             probes=jnp.where(again, state.probes + 1, 0),
         )
         elsewhere = jnp.where(found | again, dip.within(place), following.end)

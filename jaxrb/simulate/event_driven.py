@@ -11,9 +11,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .._validate import finite_number, one_of, positive_count, positive_number, step_size
-from ..bodies import State
+from ..bodies import ConstantForce, State
 from ..contact import flat_at_rest
-from ..flows import AbstractFlow, LieVariational
+from ..flows import AbstractFlow, ExactFlight, LieVariational
 from .course import Status, start_course
 from .detectors import EndOfStep, Interior
 from .differentiate import CheckpointLayout, Program, Scene, trajectory
@@ -21,6 +21,7 @@ from .events import AbstractEvents, NoContacts
 from .frictional_events import DirectImpacts, FrictionalImpacts
 from .impact_events import Impacts
 from .method import AbstractMethod, Run
+from .proof import Proved
 from .rest_events import ImpactsAndRest
 from .system import System, build
 from .tolerances import Tolerance
@@ -31,9 +32,15 @@ from .world import World
 class EventDriven(AbstractMethod):
     """Flies a world step by step, locates every impact to round-off and resolves it there.
 
-    Round-off is meant relative to the discrete flow: against Newton's equations the time of an
-    impact has the error of the flow, which is of order 2 in the angle of a step. A step whose
-    equations have no solution, because a body turns too far in it, is taken in parts.
+    Round-off is meant relative to the flow: against Newton's equations the time of an impact has
+    its error, which is of order 2 in the angle of a step for the discrete ones; `ExactFlight` has
+    none. A step whose equations have no solution, because a body turns too far in it, is taken in
+    parts.
+
+    `EventDriven(ExactFlight(), dt=None)` is continuous time: there are no steps, every flight
+    is one evaluation of its closed form from one impact to the next, proved to touch nothing on
+    the way, and the times of impacts are those of Newton's equations to round-off. For free bodies
+    under gravity and constant forces, convex or unions of convex ones, whose contacts do not last.
 
     Several impacts in a step are taken in the order of their times; of those at one time, whose
     gaps are closed to the tolerance, the first comes first (those with obstacles by body and
@@ -44,17 +51,19 @@ class EventDriven(AbstractMethod):
     Attributes:
         flow: the scheme of the flight.
         dt: step size [s], a number or traced. An impact interrupts a step, whose rest is flown
-            after it.
+            after it. None: continuous time, with `ExactFlight` alone.
         tolerance: the largest gap at an accepted impact [m]; by default the round-off of the
             gap, 8 eps times the lengths it is computed from.
         max_impacts_per_step: more end the simulation with a result code: `zeno` if the last
             flight took at most 1 % of the longest of the step or 1e-4 dt, else
             `max_impacts_reached`. By default 64, of more than four bodies 16 each; 4096 with
-            on_zeno="rest", where those that accumulate may be more.
+            on_zeno="rest", where those that accumulate may be more. In continuous time so many
+            one after another, each after at most 1 % of the longest flight so far, are `zeno`.
         max_impacts: capacity, for the whole trajectory, of the log from which trajectories
             are differentiated, saved along the way, or recorded; a full log ends the
             simulation with `max_impacts_reached`. By default one per body and 64 steps, and
-            `max_impacts_per_step` more; with on_zeno="rest", 256 per body more. A final state
+            `max_impacts_per_step` more; with on_zeno="rest", 256 per body more; in continuous
+            time `max_impacts_per_step`, of which flights in parts take one each. A final state
             without derivatives needs no log and has no such limit.
         on_zeno: where impacts accumulate, "rest" goes on in sustained frictionless contact, once a
             bounce is not higher than the tolerance of the gap, until the contact's force would
@@ -67,14 +76,18 @@ class EventDriven(AbstractMethod):
             corners: boxes, polyhedra and capsules have a contact at each corner or end, and impacts
             at several of them at one time come one after another; cylinders and cones are refused.
         detect: "end" looks for penetration at the end of each trial step, as Tran and Leok
-            do; "interior" also finds contacts that open again within the step.
+            do; "interior" also finds contacts that open again within the step, if their gap falls
+            and rises once; "proved" accepts only what is proved to miss no impact, by bounds of
+            the second derivative of every gap: for free bodies without loads and obstacles that
+            stay, all convex or unions of convex ones. By default "end", and in continuous time
+            "proved".
         penetration: the depth by which a body may penetrate at the start [m], as measured poses
             and nodes of a shooting method do. A contact that approaches there is an impact at once,
             and one that lies there is pushed out in its first step. By default only round-off.
     """
 
     flow: AbstractFlow = eqx.field(static=True)
-    dt: float | Float[Array, ""]
+    dt: float | Float[Array, ""] | None
     tolerance: float | None = eqx.field(static=True)
     max_impacts_per_step: int | None = eqx.field(static=True)
     max_impacts: int | None = eqx.field(static=True)
@@ -90,13 +103,13 @@ class EventDriven(AbstractMethod):
         max_impacts_per_step: int | None = None,
         max_impacts: int | None = None,
         on_zeno: Literal["stop", "rest"] | None = None,
-        detect: Literal["end", "interior"] = "end",
+        detect: Literal["end", "interior", "proved"] | None = None,
         penetration: float = 0.0,
     ):
         if not isinstance(flow, AbstractFlow):
             raise ValueError(f"EventDriven.flow must be a flow; got {flow!r}.")
         self.flow = flow
-        self.dt = step_size(dt)
+        self.dt = None if dt is None else step_size(dt)
         self.tolerance = None if tolerance is None else positive_number(tolerance, "tolerance")
         self.max_impacts = (
             None if max_impacts is None else positive_count(max_impacts, "max_impacts")
@@ -107,10 +120,32 @@ class EventDriven(AbstractMethod):
             else positive_count(max_impacts_per_step, "max_impacts_per_step")
         )
         self.on_zeno = one_of(on_zeno, (None, "stop", "rest"), "on_zeno")
-        self.detect = one_of(detect, ("end", "interior"), "detect")
+        default = "end" if dt is not None else "proved"
+        self.detect = default if detect is None else one_of(detect, tuple(_DETECTORS), "detect")
         self.penetration = _depth(penetration)
+        if dt is None:
+            self._check_continuous()
+
+    def _check_continuous(self) -> None:
+        if not isinstance(self.flow, ExactFlight):
+            raise ValueError(
+                f"dt=None, continuous time, needs ExactFlight: {type(self.flow).__name__} is a "
+                "scheme with steps, whose size dt must be given."
+            )
+        if self.detect != "proved":
+            raise ValueError(
+                f'detect="{self.detect}" looks at the ends of steps: with dt=None use "proved".'
+            )
+        if self.on_zeno == "rest":
+            raise ValueError(
+                'on_zeno="rest" needs dt: contacts that last are integrated step by step. With '
+                "dt=None bounces that accumulate end the simulation with the code `zeno`."
+            )
 
     def chosen(self, world):
+        if self.dt is None:
+            assert isinstance(self.flow, ExactFlight)
+            return dataclasses.replace(self, on_zeno="stop", flow=self.flow.for_long_flights())
         if self.on_zeno is not None:
             return self
         rest = not world.elastic and _hindrance(world) is None and _rests_as_it_hits(world)
@@ -120,11 +155,27 @@ class EventDriven(AbstractMethod):
         hindrance = _hindrance(world) if self.on_zeno == "rest" else None
         if hindrance is not None:
             raise ValueError(hindrance)
+        if self.detect == "proved":
+            _check_provable(self.flow, world)
         return _for_flow(self.flow, world, state)
 
     def build(self, world, state, args):
-        standing, principal = self.on_zeno == "rest", self.flow.has_principal_axes
-        return build(world, state, args, standing=standing, principal=principal)
+        proved = self.detect == "proved"
+        principal = self.flow.has_principal_axes or proved
+        standing = self.on_zeno == "rest"
+        system, phase = build(world, state, args, standing=standing, principal=principal)
+        if proved and system.contacts is not None:
+            unproved = system.contacts.unproved()
+            if unproved is not None:
+                raise ValueError(
+                    f"{self._name} knows no bound for {unproved}: use a flow with dt and "
+                    'detect="interior".'
+                )
+        return system, phase
+
+    @property
+    def _name(self) -> str:
+        return "dt=None" if self.dt is None else 'detect="proved"'
 
     def window(self, world, capacity):
         return self._blocks(len(world.bodies), capacity).steps
@@ -133,10 +184,11 @@ class EventDriven(AbstractMethod):
         n_bodies = phase.position.x.shape[0]
         plan = Plan(
             self.flow,
-            Interior() if self.detect == "interior" else EndOfStep(),
+            _DETECTORS[self.detect](),
             self._most_in_a_step(n_bodies),
             zeno_ends=self.on_zeno == "stop",
             progress=progress,
+            continuous=self.dt is None,
         )
         events = self._events(system)
         program = Program(plan, self._blocks(n_bodies, grid.capacity), wanted)
@@ -183,6 +235,9 @@ class EventDriven(AbstractMethod):
         if hypothesis is None:
             return DirectImpacts(system, tolerance)
         return FrictionalImpacts(system, tolerance, hypothesis)
+
+
+_DETECTORS = {"end": EndOfStep, "interior": Interior, "proved": Proved}
 
 
 def LGVCI(dt, **options) -> EventDriven:  # noqa: N802  (the paper's name)
@@ -232,6 +287,22 @@ def _hindrance(world: World) -> str | None:
         except ValueError as error:
             return str(error)
     return None
+
+
+def _check_provable(flow: AbstractFlow, world: World) -> None:
+    """Raises `ValueError` where flights cannot be proved free of impacts."""
+    flow.bend_growth(jnp.zeros(()))
+    if world.joints:
+        raise ValueError(
+            "Flights are proved free of impacts for free bodies: World.joints must be empty, or "
+            'use a flow with dt and detect="end" or "interior".'
+        )
+    if any(not isinstance(load, ConstantForce) for load in world.forces):
+        raise ValueError(
+            "Flights are proved free of impacts under gravity and constant forces: World.forces "
+            "holds others, of which no bound is known. Use dt, as they act step by step, with "
+            'detect="end" or "interior".'
+        )
 
 
 def _rests_as_it_hits(world: World) -> bool:

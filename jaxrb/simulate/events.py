@@ -132,6 +132,10 @@ class AbstractEvents(eqx.Module):
         """Which contacts last in a mode; the mask has the shape of `like`."""
         return jnp.zeros(like.shape, bool)
 
+    def gap_tolerance(self, contacts: AbstractContacts) -> Float[Array, "..."]:
+        """The largest gaps of closed contacts [m]."""
+        return contacts.round_off
+
     @abc.abstractmethod
     def guards(
         self, t: Float[Array, ""], end: Phase, contacts: Any, mode: Mode, dt: Float[Array, ""]

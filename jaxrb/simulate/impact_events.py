@@ -30,6 +30,9 @@ class AbstractImpacts(AbstractEvents):
     def initial_mode(self, t, phase):
         return None
 
+    def gap_tolerance(self, contacts):
+        return gap_tolerance(contacts, self.tolerance)
+
     def guards(self, t, end, contacts, mode, dt):
         motion = contacts.kinematics(end, self.system.inertial)
         return impact_guards(t, end, contacts, motion, self.system, self.tolerance, dt)

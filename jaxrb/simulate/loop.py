@@ -19,6 +19,7 @@ from jaxtyping import Array, Bool
 
 from ..math import tree_where, zeros_like
 from .course import Course, Status
+from .detectors import Trial
 from .events import AbstractEvents, Event, Reset
 from .log import Log, no_event
 from .progress import report
@@ -67,7 +68,9 @@ def advance(
     """
     like = course.remaining
     zero, no = jnp.zeros_like(like), jnp.zeros((), bool)
-    idle = Search(course.remaining, no, zero, zero, no, jnp.zeros((), jnp.int32))
+    inspected = _start(plan, events, course, events.contacts(course.time(grid), course.phase))
+    trial = plan.detector.first(inspected, course.remaining)
+    idle = Search(trial, no, zero, zero, no, jnp.zeros((), jnp.int32))
 
     def unfinished(carry: _Carry) -> Bool[Array, ""]:
         going = grid.unfinished(carry.course.step) & (carry.status.code == Code.successful)
@@ -75,9 +78,9 @@ def advance(
 
     iteration = partial(_iteration, plan, grid, events)
     waiting = no_event(events, course) if events.deferred else None
-    carry = _Carry(course, status, idle, plan.detector.start(events, course.phase), waiting, log)
+    carry = _Carry(course, status, idle, inspected, waiting, log)
     if events.deferred:
-        carry = _in_rounds(unfinished, iteration, carry, grid, events)
+        carry = _in_rounds(plan, unfinished, iteration, carry, grid, events)
     else:
         carry = jax.lax.while_loop(unfinished, iteration, carry)
     return carry.course, carry.status, carry.log
@@ -95,10 +98,11 @@ def _iteration(plan: Plan, grid: TimeGrid, events: AbstractEvents, carry: _Carry
     if not events.deferred:
         reset = events.reset(t, end, contacts, guards.event, None, mode)
     event = reset.event
-    inspection = plan.detector.inspect(carry.inspected, t, course.phase, end, trial, mode, events)
+    flown = Trial(t, course.phase, end, trial, mode, contacts, guards, error)
+    inspection = plan.detector.inspect(carry.inspected, flown, events, plan.scheme)
     resolution = time_resolution(course)
     case, bracket, failure = classify(
-        grid, course, status, search, guards, reset, error, inspection.doubtful
+        plan, grid, course, status, search, guards, reset, error, inspection
     )
 
     accept = case.accept
@@ -109,12 +113,15 @@ def _iteration(plan: Plan, grid: TimeGrid, events: AbstractEvents, carry: _Carry
         work = course.work + jnp.where(accept, work, 0.0)
     step, remaining, status = tick(plan, grid, course, status, trial, case, event, failure)
     course = Course(phase, mode, remaining, step, work)
-    search = aim(search, case, bracket, guards, inspection.elsewhere, remaining, resolution)
+    fresh = _start(plan, events, course, contacts)
+    search = aim(
+        plan, search, case, bracket, guards, inspection, fresh, error, remaining, resolution
+    )
     waiting = None
     if events.deferred:
         waiting = event._replace(contact=event.contact & case.event)
-    anew = accept | case.halve
-    inspected = tree_where(anew, plan.detector.start(events, course.phase), inspection.state)
+    anew = accept if plan.detector.searches else accept | case.halve
+    inspected = tree_where(anew, fresh, inspection.state)
     log = carry.log
     if log is not None:
         log = log.write(case, trial, event)
@@ -123,8 +130,15 @@ def _iteration(plan: Plan, grid: TimeGrid, events: AbstractEvents, carry: _Carry
     return _Carry(course, status, search, inspected, waiting, log)
 
 
+def _start(plan: Plan, events: AbstractEvents, course: Course, contacts):
+    """The state of the detector before a flight, from a phase with these contacts."""
+    return plan.detector.start(
+        events, plan.scheme, course.phase, contacts, course.mode, course.remaining
+    )
+
+
 def _in_rounds(
-    unfinished, iteration, carry: _Carry, grid: TimeGrid, events: AbstractEvents
+    plan, unfinished, iteration, carry: _Carry, grid: TimeGrid, events: AbstractEvents
 ) -> _Carry:
     """The loop for events whose impulses take a search.
 
@@ -153,10 +167,22 @@ def _in_rounds(
             log = log.write_resolution(resolution, jnp.any(event.contact))
         going = status.code == Code.successful
         code = jnp.where(going & ~found, jnp.int32(Code.impact_not_ended), status.code)
+        course = dataclasses.replace(course, phase=after.phase, mode=after.mode)
+        inspected, search = carry.inspected, carry.search
+        if plan.detector.searches:
+            # The flight that follows begins with other momenta than it was planned for.
+            happened = jnp.any(event.contact)
+            fresh = _start(plan, events, course, contacts)
+            trial = plan.detector.first(fresh, course.remaining)
+            trial = jnp.where(happened, trial, search.trial)
+            inspected = tree_where(happened, fresh, inspected)
+            search = dataclasses.replace(search, trial=trial)
         return dataclasses.replace(
             carry,
-            course=dataclasses.replace(course, phase=after.phase, mode=after.mode),
+            course=course,
             status=dataclasses.replace(status, code=code),
+            search=search,
+            inspected=inspected,
             waiting=zeros_like(event),
             log=log,
         )

@@ -34,11 +34,11 @@ class AbstractMethod(eqx.Module):
     """A way to simulate a world.
 
     Attributes:
-        dt: step size [s].
+        dt: step size [s]; None where there are no steps.
         penetration: depth by which a body may penetrate at the start [m].
     """
 
-    dt: eqx.AbstractVar[float | Float[Array, ""]]
+    dt: eqx.AbstractVar[float | Float[Array, ""] | None]
     penetration: eqx.AbstractVar[float]
 
     def chosen(self, world: World) -> AbstractMethod:

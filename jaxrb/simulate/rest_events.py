@@ -16,7 +16,7 @@ from .events import AbstractEvents, Contacts, Event, Kind, Reset, gap_at
 from .impact_events import impact_guards, least
 from .persistent_contact import bounce, constrained_flow, initially_held, landing, reaction, stand
 from .system import System
-from .tolerances import Tolerance
+from .tolerances import Tolerance, gap_tolerance
 from .zeno import Accumulation
 
 
@@ -46,6 +46,9 @@ class ImpactsAndRest(AbstractEvents):
 
     def lasting(self, mode: Resting, like):
         return mode.held
+
+    def gap_tolerance(self, contacts):
+        return gap_tolerance(contacts, self.tolerance)
 
     def guards(self, t, end, contacts: AtHalfSpaces, mode: Resting, dt):
         motion = contacts.kinematics(end, self.system.inertial)

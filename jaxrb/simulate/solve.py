@@ -144,7 +144,8 @@ class Task(NamedTuple):
         return Task(
             Numbers(grid, when.ts, when.times, when.sorted, given),
             Program(
-                eqx.tree_at(lambda method: method.dt, method, None),
+                # The step size is a number of the program; whether there is one is part of it.
+                method if method.dt is None else eqx.tree_at(lambda m: m.dt, method, 0.0),
                 when.wanted,
                 save.impacts,
                 one_of(failed, ("keep", "nan"), "failed"),

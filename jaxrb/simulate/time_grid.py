@@ -44,8 +44,10 @@ class TimeGrid(eqx.Module):
         """The grid of given times, in a dtype.
 
         Numbers that are known are used in double precision: t1 - t0 less all steps but the last
-        would lose digits otherwise.
+        would lose digits otherwise. Without a step size, in continuous time, all is one step.
         """
+        if dt is None:
+            return TimeGrid._continuous(t0, t1, dtype)
         numbers = [known_time(number) for number in (t0, t1, dt)]
         if all(number is not None for number in numbers):
             xp, (t0, t1, dt) = np, (np.float64(number) for number in numbers)
@@ -66,6 +68,16 @@ class TimeGrid(eqx.Module):
         n_steps = xp.asarray(n_steps, np.int32)
         t0, t1, dt, last_dt = times
         return TimeGrid(t0, t1, dt, last_dt, n_steps, capacity)
+
+    @staticmethod
+    def _continuous(t0: Any, t1: Any, dtype: DTypeLike) -> TimeGrid:
+        known = known_time(t0) is not None and known_time(t1) is not None
+        xp = np if known else jnp
+        t0, t1 = (xp.asarray(number, np.float64 if known else dtype) for number in (t0, t1))
+        whole = xp.where(t1 > t0, t1 - t0, 1.0)
+        n_steps = xp.asarray(t1 > t0, np.int32)
+        t0, t1, whole = (jnp.asarray(number, dtype) for number in (t0, t1, whole))
+        return TimeGrid(t0, t1, whole, whole, n_steps, 1)
 
     def size(self, step: Int[Array, ""]) -> Float[Array, ""]:
         """The size of a step [s]."""

@@ -16,13 +16,11 @@ from ..flows import AbstractFlow
 from ..math.bracket import next_trial
 from ..math.materialize import choose_once
 from .course import Course, Status
-from .detectors import AbstractDetector
+from .detectors import AbstractDetector, Inspection, State
 from .events import Event, Guards, Kind, Reset
 from .results import Code, first_failure
 from .time_grid import TimeGrid
 
-# An event that takes more iterations to locate cannot be located.
-MOST_ITERATIONS = 200
 # A flight whose equations have no solution is halved until it takes this part of its step; then
 # they have none. The number of flights that a step can take is thereby bounded, too.
 SMALLEST_PART = 2.0**-10
@@ -41,6 +39,7 @@ class Plan(NamedTuple):
     max_impacts_per_step: int
     zeno_ends: bool  # whether impacts that accumulate end the simulation
     progress: bool = False  # whether to report it
+    continuous: bool = False  # whether the whole trajectory is one step
 
 
 class Search(eqx.Module):
@@ -80,11 +79,12 @@ class Bracket(NamedTuple):
 
 
 def time_resolution(course: Course) -> Float[Array, ""]:
-    """To which durations are located [s]."""
+    """To which durations are located, by detectors that do not search by themselves [s]."""
     return 4 * jnp.finfo(course.remaining.dtype).eps * course.remaining
 
 
 def classify(
+    plan: Plan,
     grid: TimeGrid,
     course: Course,
     status: Status,
@@ -92,41 +92,54 @@ def classify(
     guards: Guards,
     reset: Reset,
     error: Float[Array, ""],
-    doubtful: Bool[Array, ""],
+    inspection: Inspection,
 ) -> tuple[Case, Bracket, Int[Array, ""]]:
     """Classifies a trial: its case, or the code of a failure."""
     trial, locating, resolution = search.trial, search.locating, time_resolution(course)
     crossed = guards.penetrating | guards.releasing
     unsolved = error > 1
-    halve = ~locating & unsolved & (trial > SMALLEST_PART * grid.size(course.step))
+    smallest = 0.0 if plan.continuous else SMALLEST_PART * grid.size(course.step)
+    halve = ~locating & unsolved & (trial > smallest)
     free = ~locating & ~halve
     # A trial is held back while a contact may have opened again in it.
-    passable = free & ~crossed & ~doubtful
+    passable = free & ~crossed & ~inspection.doubtful
     lower = jnp.where(locating & ~crossed, trial, search.lower)
     upper = jnp.where(crossed, trial, search.upper)
     release = jnp.where(crossed, ~guards.penetrating, search.release)
     narrow = upper - lower <= resolution
+    at_last = narrow & (trial >= upper)
+    verdict = inspection.verdict
+    if verdict is not None:
+        lower, narrow, at_last = verdict.until, verdict.narrow, verdict.at_last
     at_surface = ~crossed & (guards.gap <= 1)
+    if verdict is not None:
+        # No duration between this one and that of contact can be told from both.
+        at_surface |= ~crossed & (guards.time <= 2 * jnp.finfo(trial.dtype).eps * trial)
+        narrow &= ~crossed
     struck = guards.closing & (at_surface | (narrow & ~release))
-    located = struck | (narrow & (trial >= upper))
+    located = struck | at_last
+    if verdict is not None:
+        located &= verdict.proved
+        # Where every trial is chosen with care, one may end at an event that was not looked for.
+        locating = ~halve
+        free &= ~located
+        passable &= ~located
 
-    first_in_step = (status.impacts_in_step == 0) & (trial > resolution)
-    grazing = (
-        located & first_in_step & (guards.transversality < 1) & (reset.event.kind != Kind.LANDING)
-    )
+    first = _first(plan, status, trial) & (trial > resolution)
+    grazing = located & first & (guards.transversality < 1) & (reset.event.kind != Kind.LANDING)
     failure = first_failure(
         (~halve & guards.search_failed, Code.closest_point_not_found),
         (~halve & ~guards.finite | jnp.isnan(error), Code.non_finite),
         (~halve & unsolved, Code.nonlinear_solve_failed),
         (locating & grazing, Code.grazing),
         (locating & located & ~reset.found, Code.held_contacts_not_solved),
-        (search.iterations > MOST_ITERATIONS, Code.root_not_found),
+        (search.iterations > plan.detector.most_turns, Code.root_not_found),
     )
     good = failure == Code.successful
     case = choose_once(
         good & passable & (trial >= course.remaining),
         good & free & crossed,
-        good & locating & ~located,
+        good & search.locating & ~located,
         good & locating & located,
         good & halve,
         good & passable & (trial < course.remaining),
@@ -135,32 +148,58 @@ def classify(
     return Case(*case), Bracket(lower, upper, release, narrow), failure
 
 
+def _first(plan: Plan, status: Status, trial: Float[Array, ""]) -> Bool[Array, ""]:
+    """Whether an impact at the end of a flight is the first of several that follow it soon: in its
+    step; in continuous time after a flight that is not short."""
+    if plan.continuous:
+        return trial > ACCUMULATION * status.longest
+    return status.impacts_in_step == 0
+
+
 def aim(
+    plan: Plan,
     search: Search,
     case: Case,
     bracket: Bracket,
     guards: Guards,
-    elsewhere: Float[Array, ""],
+    inspection: Inspection,
+    fresh: State,
+    error: Float[Array, ""],
     size: Float[Array, ""],
     resolution: Float[Array, ""],
 ) -> Search:
     """The next trial: after an accepted flight the rest of the step, or after a part of it at most
-    twice as much again; while locating an event, Newton's guess kept within the bracket;
-    `elsewhere` where the detector doubts."""
+    twice as much again; while locating an event, Newton's guess kept within the bracket; elsewhere
+    where the detector doubts.
+
+    Args:
+        plan: the static part.
+        search: in which the last trial was flown.
+        case, bracket, guards, inspection, error: of that trial.
+        fresh: the state of the detector before the next flight.
+        size: time left in the step [s].
+        resolution: of durations [s].
+    """
     trial = search.trial
-    lower = jnp.where(case.begin, jnp.zeros_like(trial), bracket.lower)
-    upper = jnp.where(case.begin, trial, bracket.upper)
-    # The force of a contact comes without its rate: releases are found by bisection.
-    guess = jnp.where(bracket.release, jnp.inf, trial + guards.time)
-    refined = next_trial(guess, lower, upper, resolution, search.iterations)
-    refined = jnp.where(bracket.narrow & search.locating, upper, refined)
-    refined = jnp.where(~search.locating & ~case.begin, elsewhere, refined)
-    refined = jnp.where(case.halve, 0.5 * trial, refined)
     accept = case.accept
-    searching = (case.begin | case.refine | case.halve).astype(jnp.int32)
-    following = jnp.where(case.part, jnp.minimum(2 * trial, size), size)
+    if plan.detector.searches:
+        following = jnp.where(accept, plan.detector.first(fresh, size), inspection.elsewhere)
+        lower, upper = bracket.lower, bracket.upper
+        searching = jnp.ones((), jnp.int32)
+    else:
+        lower = jnp.where(case.begin, jnp.zeros_like(trial), bracket.lower)
+        upper = jnp.where(case.begin, trial, bracket.upper)
+        # The force of a contact comes without its rate: releases are found by bisection.
+        guess = jnp.where(bracket.release, jnp.inf, trial + guards.time)
+        refined = next_trial(guess, lower, upper, resolution, search.iterations)
+        refined = jnp.where(bracket.narrow & search.locating, upper, refined)
+        refined = jnp.where(~search.locating & ~case.begin, inspection.elsewhere, refined)
+        refined = jnp.where(case.halve, plan.scheme.shorter(trial, error), refined)
+        searching = (case.begin | case.refine | case.halve).astype(jnp.int32)
+        ahead = jnp.where(case.part, jnp.minimum(2 * trial, size), size)
+        following = jnp.where(accept, ahead, refined)
     return Search(
-        trial=jnp.where(accept, following, refined),
+        trial=following,
         locating=case.begin | case.refine,
         lower=lower,
         upper=upper,
@@ -188,10 +227,17 @@ def tick(
         grid.size(step),
         jnp.where(case.event | case.part, course.remaining - trial, course.remaining),
     )
-    impacts_in_step = jnp.where(full_step, 0, status.impacts_in_step + struck)
+    over = full_step
+    if plan.continuous:
+        over |= case.part
+    before = status.impacts_in_step
+    if plan.continuous:
+        before = jnp.where(_first(plan, status, trial), 0, before)
+    impacts_in_step = jnp.where(over, 0, before + struck)
     exhausted = impact & (impacts_in_step > plan.max_impacts_per_step)
     # A body that lies on an obstacle at the start has no long flight at all.
-    longest = jnp.maximum(status.longest, ACCUMULATION * grid.size(course.step))
+    step_size = 0.0 if plan.continuous else grid.size(course.step)
+    longest = jnp.maximum(status.longest, ACCUMULATION * step_size)
     accumulating = trial <= ACCUMULATION * longest
     too_many = jnp.where(accumulating, jnp.int32(Code.zeno), jnp.int32(Code.max_impacts_reached))
     if not plan.zeno_ends:

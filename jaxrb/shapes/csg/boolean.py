@@ -50,6 +50,9 @@ class Union(AbstractSolid):
     def bounding_radius(self):
         return jnp.maximum(self.a.bounding_radius(), self.b.bounding_radius())
 
+    def swing_radius(self):
+        return jnp.maximum(self.a.swing_radius(), self.b.swing_radius())
+
 
 class Intersection(AbstractSolid):
     """All points of both shapes, of which at least one is bounded (eq. 97).
