@@ -27,6 +27,9 @@ SMALLEST_PART = 2.0**-10
 # Impacts accumulate if a flight takes at most this part of the longest of its step, or of this
 # part of the step.
 ACCUMULATION = 0.01
+# So many impacts, one soon after another, of which the last is too slow to bounce, are taken for
+# the end of infinitely many.
+SEVERAL = 8
 # So many impacts in a step end a simulation even if they accumulate and it is to go on.
 MOST_IMPACTS = 2**20
 
@@ -216,6 +219,7 @@ def tick(
     trial: Float[Array, ""],
     case: Case,
     event: Event,
+    guards: Guards,
     failure: Int[Array, ""],
 ) -> tuple[Int[Array, ""], Float[Array, ""], Status]:
     """The steps made, the time left in the current one and the counters after an iteration."""
@@ -235,6 +239,9 @@ def tick(
         before = jnp.where(_first(plan, status, trial), 0, before)
     impacts_in_step = jnp.where(over, 0, before + struck)
     exhausted = impact & (impacts_in_step > plan.max_impacts_per_step)
+    if plan.continuous:
+        # Bounces have come to be no higher than the tolerance of the gap.
+        exhausted |= impact & (impacts_in_step > SEVERAL) & (guards.transversality < 1)
     # A body that lies on an obstacle at the start has no long flight at all.
     step_size = 0.0 if plan.continuous else grid.size(course.step)
     longest = jnp.maximum(status.longest, ACCUMULATION * step_size)
