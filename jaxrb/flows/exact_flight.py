@@ -13,7 +13,7 @@ from .free_rotation import free_rotation, longest_rotation
 from .rigid_rotation import ballistic, following_orientation
 
 # Doublings by default, where durations are steps and where they are whole flights.
-_FOR_STEPS, _FOR_FLIGHTS = 4, 8
+_FOR_STEPS, _FOR_FLIGHTS = 4, 6
 
 
 class ExactFlight(AbstractFlow):
@@ -32,8 +32,8 @@ class ExactFlight(AbstractFlow):
     Attributes:
         doublings: how often a short rotation is doubled. With 4, the default for steps, flights
             are exact to round-off up to about 12 rad, of thin rods 4; each more doubles that, and
-            costs some 5 %. In continuous time it is 8 by default. Longer flights are taken in
-            parts.
+            costs some 5 % and a last digit. In continuous time it is 6 by default. Longer flights
+            are taken in parts.
     """
 
     has_pins = False

@@ -59,12 +59,24 @@ class Event(NamedTuple):
         return Event(number & 3, order == (number >> 2))
 
 
-def gap_at(event: Event, contacts: AbstractContacts) -> Float[Array, ""]:
+# Bodies that may penetrate at the start do so from this part of the depth on; what is nearer to the
+# surface is at it, whatever the last digits of a flight that is computed again.
+_PENETRATES = 1e-4
+
+
+def gap_at(event: Event, contacts: AbstractContacts, depth: float) -> Float[Array, ""]:
     """The gap of the contact of an event [m], 0 without one.
 
     A constant where a body penetrates: it started so, and the event comes at once.
+
+    Args:
+        event: at one of the contacts.
+        contacts: at its time.
+        depth: by which bodies may penetrate at the start [m].
     """
-    gap = jnp.where(contacts.gap < -4 * contacts.round_off, 0.0, contacts.gap)
+    gap = contacts.gap
+    if depth > 0:
+        gap = jnp.where(gap < -4 * contacts.round_off - _PENETRATES * depth, 0.0, gap)
     return jnp.sum(jnp.where(event.contact, gap, 0.0))
 
 
@@ -132,6 +144,11 @@ class AbstractEvents(eqx.Module):
         """Which contacts last in a mode; the mask has the shape of `like`."""
         return jnp.zeros(like.shape, bool)
 
+    @property
+    def depth(self) -> float:
+        """By which bodies may penetrate at the start [m]."""
+        return 0.0
+
     def gap_tolerance(self, contacts: AbstractContacts) -> Float[Array, "..."]:
         """The largest gaps of closed contacts [m]."""
         return contacts.round_off
@@ -154,7 +171,7 @@ class AbstractEvents(eqx.Module):
         self, t: Float[Array, ""], end: Phase, contacts: Any, event: Event, mode: Mode
     ) -> Float[Array, ""]:
         """The function that is zero at an event: the gap of its contact [m], by default."""
-        return gap_at(event, contacts)
+        return gap_at(event, contacts, self.depth)
 
     def resolve(
         self, phase: Phase, contacts: Any, event: Event

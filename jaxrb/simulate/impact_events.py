@@ -30,6 +30,10 @@ class AbstractImpacts(AbstractEvents):
     def initial_mode(self, t, phase):
         return None
 
+    @property
+    def depth(self):
+        return self.tolerance.depth
+
     def gap_tolerance(self, contacts):
         return gap_tolerance(contacts, self.tolerance)
 

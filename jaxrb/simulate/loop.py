@@ -111,9 +111,7 @@ def _iteration(plan: Plan, grid: TimeGrid, events: AbstractEvents, carry: _Carry
     if work is not None:
         assert course.work is not None
         work = course.work + jnp.where(accept, work, 0.0)
-    step, remaining, status = tick(
-        plan, grid, course, status, trial, case, event, guards, failure
-    )
+    step, remaining, status = tick(plan, grid, course, status, trial, case, event, guards, failure)
     course = Course(phase, mode, remaining, step, work)
     fresh = _start(plan, events, course, contacts)
     search = aim(

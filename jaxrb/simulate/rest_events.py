@@ -47,6 +47,10 @@ class ImpactsAndRest(AbstractEvents):
     def lasting(self, mode: Resting, like):
         return mode.held
 
+    @property
+    def depth(self):
+        return self.tolerance.depth
+
     def gap_tolerance(self, contacts):
         return gap_tolerance(contacts, self.tolerance)
 
@@ -64,7 +68,7 @@ class ImpactsAndRest(AbstractEvents):
     def root(self, t, end, contacts: AtHalfSpaces, event, mode: Resting):
         force = self._force(t, end, mode.held)
         pull = jnp.sum(jnp.where(event.contact, force, 0.0))
-        return jnp.where(event.kind == Kind.RELEASE, pull, gap_at(event, contacts))
+        return jnp.where(event.kind == Kind.RELEASE, pull, gap_at(event, contacts, self.depth))
 
     def _force(self, t: Float[Array, ""], phase: Phase, held: Contacts) -> Float[Array, "..."]:
         """That holds each contact [N]."""

@@ -9,7 +9,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int
 
 from .._text import described, readable
-from .._validate import real_array, require
+from .._validate import positive_number, real_array, require
 from ..bodies import State
 from .describe import describe_impacts, describe_solution
 from .results import RESULTS
@@ -23,6 +23,8 @@ class SaveAt(eqx.Module):
 
     Attributes:
         every: save at t0, after every so many steps, and at t1.
+        spacing: in continuous time, which has no steps, the ones that `every` counts [s]; they are
+            output only.
         ts: save at these times [s], sorted, within [t0, t1]; how many is static, they may be
             traced. They do not disturb the trajectory: the flow is evaluated part of the way
             into the flight they fall in.
@@ -31,18 +33,30 @@ class SaveAt(eqx.Module):
     """
 
     every: int | None = eqx.field(static=True)
+    spacing: float | None = eqx.field(static=True)
     ts: Float[np.ndarray, " n"] | Float[Array, " n"] | None
     final: bool = eqx.field(static=True)
     impacts: int = eqx.field(static=True)
 
-    def __init__(self, *, every: int | None = None, ts=None, final: bool = False, impacts: int = 0):
+    def __init__(
+        self,
+        *,
+        every: int | None = None,
+        spacing: float | None = None,
+        ts=None,
+        final: bool = False,
+        impacts: int = 0,
+    ):
         if (every is not None) + (ts is not None) + bool(final) != 1:
             raise ValueError("SaveAt needs exactly one of every=..., ts=... and final=True.")
         if every is not None and (int(every) != every or every < 1):
             raise ValueError(f"SaveAt.every must be a positive whole number; got {every!r}.")
         if int(impacts) != impacts or impacts < 0:
             raise ValueError(f"SaveAt.impacts must be a whole number >= 0; got {impacts!r}.")
+        if spacing is not None and every is None:
+            raise ValueError("SaveAt.spacing is that of SaveAt(every=...), which must be given.")
         self.every = None if every is None else int(every)
+        self.spacing = None if spacing is None else positive_number(spacing, "SaveAt.spacing")
         self.ts = None if ts is None else _times(ts)
         self.final = bool(final)
         self.impacts = int(impacts)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -47,7 +48,13 @@ def schedule(save: SaveAt, t0: Any, t1: Any, dt: Any, grid: TimeGrid, window: in
         ValueError: if known times are not sorted or not between t0 and t1.
     """
     impacts = save.impacts > 0
+    if save.spacing is not None and dt is not None:
+        raise ValueError("SaveAt.spacing belongs to continuous time: with dt the steps are of it.")
+    if dt is None and save.every is not None:
+        return _spaced(save, t0, t1, grid, impacts)
     if save.ts is not None:
+        if dt is None:
+            return _in_one_step(save.ts, t0, t1, grid, impacts)
         return _at_times(save.ts, t0, t1, dt, grid, window, impacts)
     end = jnp.asarray(t1, grid.t0.dtype)[None]
     last = jnp.asarray(grid.n_steps)[None]
@@ -70,19 +77,65 @@ def schedule(save: SaveAt, t0: Any, t1: Any, dt: Any, grid: TimeGrid, window: in
     )
 
 
-def _at_times(ts, t0, t1, dt, grid: TimeGrid, window: int, impacts: bool) -> Schedule:
-    known = all(known_time(number) is not None for number in (ts, t0, t1, dt))
+def _spaced(save: SaveAt, t0, t1, grid: TimeGrid, impacts: bool) -> Schedule:
+    """Times at a spacing, in continuous time.
+
+    Raises:
+        ValueError: without a spacing, or if the times that make their number are traced.
+    """
+    assert save.every is not None
+    if save.spacing is None:
+        raise ValueError(
+            "SaveAt.every counts steps, and with dt=None there are none: give their size as well, "
+            "SaveAt(every=..., spacing=...), or SaveAt(ts=...)."
+        )
+    if known_time(t0) is None or known_time(t1) is None:
+        raise ValueError(
+            "SaveAt(every=..., spacing=...) needs t0 and t1 that are not traced, as they make the "
+            "number of times: use SaveAt(ts=...)."
+        )
+    between = save.every * save.spacing
+    n = math.ceil((t1 - t0) / between * (1 - _SLACK))
+    ts = np.append(t0 + between * np.arange(n), t1)
+    return _in_one_step(ts, t0, t1, grid, impacts)
+
+
+def _in_one_step(ts, t0, t1, grid: TimeGrid, impacts: bool) -> Schedule:
+    """Times in continuous time, of which all but the last are within the one step."""
+    ts, t0, t1, dtype, in_order = _checked(ts, t0, t1, 0.0, grid)
+    xp = np if isinstance(ts, np.ndarray) else jnp
+    step = xp.where(ts >= t1, grid.n_steps, np.int32(0))
+    times = Times(jnp.asarray(step), jnp.asarray(ts - t0, dtype))
+    spec = SaveSpec(int(ts.size), True, impacts)
+    return Schedule(jnp.asarray(ts, dtype), times, jnp.asarray(in_order), spec, int(ts.size))
+
+
+def _checked(ts, t0, t1, slack, grid: TimeGrid):
+    """The times in double precision if they are known, sorted and clipped to [t0, t1].
+
+    Raises:
+        ValueError: if known times are not sorted or not between t0 and t1.
+    """
+    known = all(known_time(number) is not None for number in (ts, t0, t1, slack))
     xp = np if known else jnp
     dtype = np.float64 if known else grid.t0.dtype
-    ts, t0, t1, dt = (xp.asarray(number, dtype) for number in (ts, t0, t1, dt))
-    slack = max(_SLACK, 16 * float(jnp.finfo(dtype).eps)) * dt
+    ts, t0, t1, slack = (xp.asarray(number, dtype) for number in (ts, t0, t1, slack))
     in_order = (xp.diff(ts) >= 0).all() & (ts[0] >= t0 - slack) & (ts[-1] <= t1 + slack)
     if known and not in_order:
         shown = ts.tolist() if ts.size < 10 else f"{ts.size} times from {ts[0]} to {ts[-1]}"
         raise ValueError(
             f"SaveAt.ts must be a non-empty, sorted sequence of times in [{t0}, {t1}]; got {shown}."
         )
-    ts = xp.clip(ts, t0, t1)
+    return xp.clip(ts, t0, t1), t0, t1, grid.t0.dtype, in_order
+
+
+def _at_times(ts, t0, t1, dt, grid: TimeGrid, window: int, impacts: bool) -> Schedule:
+    known = all(known_time(number) is not None for number in (ts, t0, t1, dt))
+    xp = np if known else jnp
+    dtype = np.float64 if known else grid.t0.dtype
+    dt = xp.asarray(dt, dtype)
+    slack = max(_SLACK, 16 * float(jnp.finfo(dtype).eps)) * dt
+    ts, t0, t1, _, in_order = _checked(ts, t0, t1, slack, grid)
     step = xp.floor((ts - t0) / dt + slack / dt)
     offset = ts - t0 - step * dt
     # Exactly at the end of a step, whatever round-off says.
