@@ -47,8 +47,8 @@ def simulate_with_checkpoints(
         world, state, method, t1, t0, throw: of `simulate`.
         path: the file, with the suffix `.jaxrb`. It holds all that is needed to go on, what is
             saved included.
-        every: length of a segment [s]; a whole number of steps of the method. The last one may
-            be shorter.
+        every: length of a segment [s]; a whole number of steps of the method, if it has any. The
+            last one may be shorter.
         save: of `simulate`; not `SaveAt(ts=...)`. A segment must be a multiple of
             `SaveAt(every=...)` steps. `SaveAt(impacts=N)` keeps the first N of the whole run.
 
@@ -113,6 +113,10 @@ def resume(path: str | PathLike, *, throw: bool = True) -> Solution:
 def _check_segment(every: float, method: EventDriven, save: SaveAt) -> None:
     if save.ts is not None:
         raise ValueError("save: SaveAt(ts=...) is not supported; use SaveAt(every=...).")
+    if method.dt is None:  # a segment is as long as it is
+        if save.every is not None:
+            raise ValueError("save: SaveAt(every=...) needs a method with dt.")
+        return
     steps = round(every / method.dt)
     if steps < 1 or abs(every / method.dt - steps) > 1e-9 * steps:
         raise ValueError(

@@ -29,6 +29,7 @@ from ..flows import AbstractFlow
 from ..math import tree_where
 from ..math.autodiff import keep_rule, sparse_jvp
 from ..math.materialize import compute_once, opaque_one
+from ..math.rarely import if_any
 from .course import Course, Status
 from .events import AbstractEvents, Event, Mode, Resolution
 from .log import WHOLE, Log
@@ -197,7 +198,7 @@ def _(program, primals, tangents):
 def _fly_block(
     program: Program, log: Log, saved: Int[Array, ""], scene: Scene, start: Course
 ) -> tuple[Course, Outputs]:
-    """Integrates the arcs of a block from its log."""
+    """Integrates the arcs of a block from its log; those that no world of a batch needs are free."""
     scheme, wanted, limit = program.plan.scheme, program.wanted, program.blocks.flights
     grid, events = scene.grid, scene.events
 
@@ -242,8 +243,15 @@ def _fly_block(
         course, (last, struck) = fly_last(course, ended, duration, logged)
         return course, (steps, last, struck)
 
+    def arcs(start: Course, entries):
+        return jax.lax.scan(arc, start, entries)
+
+    def nothing(course: Course, entries):
+        like = jax.eval_shape(arcs, course, entries)[1]
+        return course, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
+
     entries = (log.flights, log.duration, _Logged(log.event, log.resolution))
-    end, flown = jax.lax.scan(arc, start, entries)
+    end, flown = if_any(jnp.any(log.flights > 0), arcs, nothing, start, entries)
     outputs = Outputs(None, None)
     if wanted.anything:
         outputs = collect(wanted, scene.times, scheme, log, saved, flown, grid, events)

@@ -63,7 +63,7 @@ class EventDriven(AbstractMethod):
             are differentiated, saved along the way, or recorded; a full log ends the
             simulation with `max_impacts_reached`. By default one per body and 64 steps, and
             `max_impacts_per_step` more; with on_zeno="rest", 256 per body more; in continuous
-            time `max_impacts_per_step`, of which flights in parts take one each. A final state
+            time 32 per body, of which flights in parts take one each. A final state
             without derivatives needs no log and has no such limit.
         on_zeno: where impacts accumulate, "rest" goes on in sustained frictionless contact, once a
             bounce is not higher than the tolerance of the gap, until the contact's force would
@@ -213,7 +213,9 @@ class EventDriven(AbstractMethod):
 
     def _blocks(self, n_bodies: int, capacity: int) -> CheckpointLayout:
         max_impacts = self.max_impacts
-        if max_impacts is None:
+        if max_impacts is None and self.dt is None:
+            max_impacts = 32 * n_bodies
+        elif max_impacts is None:
             more = 256 * n_bodies if self.on_zeno == "rest" else self._most_in_a_step(n_bodies)
             max_impacts = capacity * n_bodies // 64 + more
         return CheckpointLayout.of(capacity, max_impacts)
