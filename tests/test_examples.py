@@ -37,6 +37,23 @@ def test_powered_landing(tmp_path):
     assert (tmp_path / "powered_landing.png").stat().st_size > 10_000
 
 
+@pytest.mark.slow
+def test_continuous_time(tmp_path):
+    import continuous_time as example
+
+    # The example's own arithmetic is NumPy's.
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        agreement, with_steps, without, change = example.main(tmp_path, n=40)
+    # The edge touches the floor before the centre does.
+    assert 0.7 < agreement < 0.9
+    # Of order 2: a sixteenth of the step size has 1/256 of the error.
+    np.testing.assert_allclose(with_steps[0] / with_steps[-1], 256, rtol=0.05)
+    assert without.max() < 1e-12
+    assert change < 1e-13
+    for name in ("coin", "steps", "sphere"):
+        assert (tmp_path / f"{name}.png").stat().st_size > 10_000
+
+
 def dop853(rate, start, ts):
     """At the times ts, to some 1e-12."""
     span = (0.0, ts[-1])

@@ -50,12 +50,16 @@ def describe_solution(solution: Solution) -> str:
         return f"Solution({head}, traced)"
     steps = np.asarray(solution.stats.steps)
     lines = [
-        f"{head}, to t = {_range(solution.stats.time)} s in {_range(steps)} steps",
+        f"{head}, to t = {_range(solution.stats.time)} s in {_range(steps)} {_steps(steps)}",
         f"impacts: {_range(solution.impacts.count)}",
         _energies(np.asarray(solution.stats.energy)),
         f"result: {result_name(result)}",
     ]
     return _block("Solution", lines)
+
+
+def _steps(numbers: np.ndarray) -> str:
+    return "step" if np.all(numbers == 1) else "steps"
 
 
 def describe_impacts(impacts: Impacts) -> str:

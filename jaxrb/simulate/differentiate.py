@@ -198,7 +198,7 @@ def _(program, primals, tangents):
 def _fly_block(
     program: Program, log: Log, saved: Int[Array, ""], scene: Scene, start: Course
 ) -> tuple[Course, Outputs]:
-    """Integrates the arcs of a block from its log; those that no world of a batch needs are free."""
+    """Integrates the arcs of a block from its log; a block that no world needs is free."""
     scheme, wanted, limit = program.plan.scheme, program.wanted, program.blocks.flights
     grid, events = scene.grid, scene.events
 

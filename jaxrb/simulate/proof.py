@@ -31,7 +31,7 @@ _EXPECTED_ANGLE = 0.5
 # Parts of a trial that follow one that has proved nothing: of its duration, and of that of which
 # the gaps at both ends would be a proof.
 _RETREAT, _SAFE = 0.8, 0.9
-# After so many turns brackets of an impact are halved by turns, whatever their gaps suggest.
+# After so many turns brackets of an impact are halved, whatever their gaps suggest.
 _MANY_TURNS = 60
 
 
@@ -85,7 +85,7 @@ class Proved(AbstractDetector):
         resolution = self.resolution(duration, upper)
         narrow = upper - until <= 2 * resolution
         elsewhere = jnp.maximum(elsewhere, until + resolution)
-        halve = (elsewhere >= upper) | ((state.turns > _MANY_TURNS) & (state.turns % 2 == 1))
+        halve = (elsewhere >= upper) | (crossed & (state.turns > _MANY_TURNS))
         bracketed = upper < jnp.inf
         middle = until + 0.5 * (jnp.where(bracketed, upper, until) - until)
         elsewhere = jnp.where(bracketed & halve, middle, elsewhere)
