@@ -26,6 +26,8 @@ class ExactFlight(AbstractFlow):
     Pinned bodies are refused.
 
     A flight costs about three steps of `LieVariational`, and may be hundreds of times as long.
+    Rods that spin about their axes lose digits where they turn about it by odd multiples of half a
+    turn: by |k|/k_3, some three (angular momenta k, and that along the axis) for a rod of 1:100.
     Derivatives are those of the closed form. By an inertia tensor that is not diagonal and has two
     equal moments, whose axes are any, they are NaN.
 

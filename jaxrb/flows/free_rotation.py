@@ -185,14 +185,16 @@ class _Half(NamedTuple):
 
 
 class _Angles(NamedTuple):
-    """C_j and s_j, each pair with a factor of its own, and the differences of the angles."""
+    """C_j and s_j, each pair with a factor of its own, and the sums and differences of the angles
+    that the quaternion needs, with one more factor that all of these have in common."""
 
-    c1: Scalar
-    s1: Scalar
     c2: Scalar
+    s1: Scalar
     s2: Scalar
-    c3: Scalar
     s3: Scalar
+    near23: Scalar  # C_2 C_3 + kk s_2 s_3
+    near31: Scalar
+    near12: Scalar
     d12: Scalar  # C_1 s_2 - C_2 s_1
     d23: Scalar
     d31: Scalar
@@ -283,28 +285,37 @@ def _angles(top: _Top, half: _Half) -> _Angles:
     def turned(real: Scalar, imaginary: Scalar) -> tuple[Scalar, Scalar]:
         return cosine * real - top.kk * (sine * imaginary), cosine * imaginary + sine * real
 
-    # |W|^2 y (1 - n_2 Y), times differences of the x_j: nothing cancels.
-    apart = (cosine * cosine + top.kk * (sine * sine)) * (y * (1 - top.n2 * (y * y)))
+    _, first_s = turned(c3, -top.r1 * (c1 * y))
+    second_c, second_s = turned(c1 * c3, -top.r2 * y)
+    _, third_s = turned(c1, -top.r3 * (c3 * y))
+    # By p(u) - p(a) = S_j^2 - n_j, whatever j, the cosines and sines of differences of angles are
+    # products: nothing cancels, as it would for rods, whose A_3 is far from the others. The factor
+    # is |W|^2 (1 - n_2 Y).
     return _Angles(
-        *turned(c3, -top.r1 * (c1 * y)),
-        *turned(c1 * c3, -top.r2 * y),
-        *turned(c1, -top.r3 * (c3 * y)),
-        d12=top.d12 * (c3 * apart),
-        d23=top.d23 * (c1 * apart),
-        d31=-top.d13 * apart,
+        c2=second_c,
+        s1=first_s,
+        s2=second_s,
+        s3=third_s,
+        near23=c3,
+        near31=c1 * c3,
+        near12=c1,
+        d12=top.d12 * (c3 * y),
+        d23=top.d23 * (c1 * y),
+        d31=-top.d13 * y,
     )
 
 
 def _cayley(top: _Top, angles: _Angles) -> Quat:
-    """The quaternion of F, of any length but 0."""
-    k, a, kk = top.k, top.squares, top.kk
-    c1, s1, c2, s2, c3, s3, d12, d23, d31 = angles
-    s12, s23, s31 = s1 * s2, s2 * s3, s3 * s1
-    w = c1 * (c2 * c3) + a.x * (c1 * s23) + a.y * (c2 * s31) + a.z * (c3 * s12)
+    """The quaternion of F, of any length but 0.
+
+    q_0 is that of the module's docstring, with the sum over k_2^2 taken together.
+    """
+    k, a, of = top.k, top.squares, angles
+    w = of.c2 * of.near31 + a.x * (of.s3 * of.d12) - a.z * (of.s1 * of.d23)
     vector = Vec3(
-        s1 * ((c2 * c3 + kk * s23) * k.x + d23 * (k.y * k.z)),
-        s2 * ((c3 * c1 + kk * s31) * k.y + d31 * (k.z * k.x)),
-        s3 * ((c1 * c2 + kk * s12) * k.z + d12 * (k.x * k.y)),
+        of.s1 * (of.near23 * k.x + of.d23 * (k.y * k.z)),
+        of.s2 * (of.near31 * k.y + of.d31 * (k.z * k.x)),
+        of.s3 * (of.near12 * k.z + of.d12 * (k.x * k.y)),
     )
     return Quat(w, vector)
 
