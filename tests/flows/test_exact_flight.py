@@ -383,6 +383,26 @@ def test_with_forces_it_is_of_order_two():
     assert slope((0.08, 0.04, 0.02), errors) == pytest.approx(2, abs=0.05)
 
 
+def test_a_torque_about_the_axis_of_spin_is_exact_in_steps_of_any_size():
+    """Body-fixed and constant: the angle is omega t + (torque / J) t^2 / 2, whatever the step."""
+    torque, omega, t1 = 0.7, 0.4, 3.0
+
+    def push(t, state, args):
+        return jnp.zeros((1, 3)), jnp.array([[0.0, 0.0, torque]])
+
+    world, state = spinning(TRIAXIAL, [0.0, 0.0, omega], forces=[rb.Force(push)])
+    moment = float(world.bodies[0].inertia_matrix()[2, 2])
+    angle = omega * t1 + torque / moment * t1**2 / 2
+    for dt in (3.0, 0.3):
+        final = rb.simulate(world, state, rb.EventDriven(rb.ExactFlight(), dt), t1).final
+        np.testing.assert_allclose(
+            final.quaternion[0], [np.cos(angle / 2), 0, 0, np.sin(angle / 2)], rtol=0, atol=1e-15
+        )
+        np.testing.assert_allclose(
+            final.angular_velocity[0], [0, 0, omega + torque / moment * t1], rtol=0, atol=1e-15
+        )
+
+
 def test_pinned_bodies_are_refused():
     world, state = spinning(TRIAXIAL, [0.0, 0.0, 0.0], joints=[rb.Pin(0, (0, 0, 0.0))])
     with pytest.raises(ValueError, match="ExactFlight does not know joints"):

@@ -1,6 +1,7 @@
 """Continuous time: from impact to impact, proved to miss none."""
 
 import dataclasses
+import itertools
 
 import jax
 import jax.numpy as jnp
@@ -317,6 +318,45 @@ def test_with_friction():
     np.testing.assert_allclose(
         found.impacts.impulse[:, 0], expected.impacts.impulse[:, 0], rtol=0, atol=1e-10
     )
+
+
+@pytest.mark.slow
+def test_second_derivatives_in_all_pairs_of_modes():
+    """By the height and the spin of Case I, through an impact and with one at hand after it."""
+    world, first = case_one()
+    method = dataclasses.replace(CONTINUOUS, max_impacts=4)
+
+    def height(numbers):
+        state = dataclasses.replace(
+            first,
+            position=first.position.at[0, 2].set(numbers[0]),
+            angular_velocity=first.angular_velocity * numbers[1],
+        )
+        return rb.simulate(world, state, method, 5.2).final.position[0, 2]
+
+    start, h = jnp.array([10.0, 1.0]), 1e-4
+    modes = itertools.product((jax.jacfwd, jax.jacrev), repeat=2)
+    hessians = [jax.jit(outer(inner(height)))(start) for outer, inner in modes]
+    for hessian in hessians[1:]:
+        np.testing.assert_allclose(hessian, hessians[0], rtol=1e-10)
+    gradient = jax.jit(jax.grad(height))
+    columns = []
+    for step in h * jnp.eye(2):
+        near, far = (gradient(start + k * step) - gradient(start - k * step) for k in (1, 2))
+        columns.append((8 * near - far) / (12 * h))
+    # Round-off of the gradient, 1e-12 of 1e3, divided by h, and the fourth-order remainder.
+    np.testing.assert_allclose(np.stack(columns, 1), hessians[0], rtol=1e-6)
+
+
+@pytest.mark.slow
+def test_checkpoints_without_steps(tmp_path):
+    """A run in segments is the run in one call."""
+    world, state = case_one()
+    path = tmp_path / "case.jaxrb"
+    sol = rb.io.simulate_with_checkpoints(world, state, CONTINUOUS, 10.0, path, every=3.0)
+    # Velocities between the segments instead of momenta, and five impacts after them.
+    np.testing.assert_allclose(sol.final.position[0, 2], HEIGHT, rtol=0, atol=1e-9)
+    assert int(rb.io.resume(path).impacts.count) == int(sol.impacts.count) == 5
 
 
 @pytest.mark.slow
