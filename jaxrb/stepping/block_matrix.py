@@ -1,0 +1,219 @@
+"""Matrices of 6 x 6 blocks, one for each pair of bodies that act on each other, and their solution.
+
+Which blocks there are is known beforehand, so the elimination is planned in Python: an order of the
+bodies that fills in few blocks, and a list of products. They are carried out in loops, so that the
+program is as large for a hundred bodies as for three. No pivots are exchanged; the inverse of each
+diagonal block is formed, which is cheap, and what it lacks in digits one refinement gives back.
+
+Blocks have shape (n_blocks, 6, 6, ...) with axes of lanes at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from functools import cached_property, partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+# Loops of fewer turns are written out.
+_SHORT = 3
+
+
+class Elimination:
+    """The plan by which a matrix with given blocks is factored; hashable, a part of the program.
+
+    Attributes:
+        n_bodies: of the world.
+        links: the pairs of bodies whose blocks are not zero, i < j.
+    """
+
+    def __init__(self, n_bodies: int, links: Iterable[tuple[int, int]]):
+        self.n_bodies = n_bodies
+        self.links = frozenset((min(p), max(p)) for p in links if p[0] != p[1])
+
+    def __eq__(self, other):
+        return (
+            isinstance(other, Elimination)
+            and self.n_bodies == other.n_bodies
+            and self.links == other.links
+        )
+
+    def __hash__(self):
+        return hash((self.n_bodies, self.links))
+
+    @cached_property
+    def _plan(self):
+        """The order of elimination and, with what it fills in, the later neighbours of each body:
+        the body of least degree comes next."""
+        near = {k: set() for k in range(self.n_bodies)}
+        for i, j in self.links:
+            near[i].add(j)
+            near[j].add(i)
+        order, later = [], {}
+        while near:
+            pivot = min(near, key=lambda k: (len(near[k]), k))
+            own = near.pop(pivot)
+            order.append(pivot)
+            later[pivot] = sorted(own)
+            for k in own:
+                near[k] |= own
+                near[k] -= {k, pivot}
+        place = {body: k for k, body in enumerate(order)}
+        return order, {body: sorted(own, key=place.__getitem__) for body, own in later.items()}
+
+    @cached_property
+    def blocks(self) -> dict[tuple[int, int], int]:
+        """The number of each block by its row and column: first the diagonal ones, by body."""
+        numbers = {(k, k): k for k in range(self.n_bodies)}
+        _, later = self._plan
+        for body, own in later.items():
+            for k in own:
+                for pair in ((body, k), (k, body)):
+                    numbers[pair] = len(numbers)
+        return numbers
+
+    @cached_property
+    def _operations(self):
+        """In the order of elimination: the bodies; and for each body ranges of the products
+        (row below, own) and (target, below, right)."""
+        order, later = self._plan
+        at = self.blocks
+        divide, update, ends = [], [], [(0, 0)]
+        for body in order:
+            for i in later[body]:
+                divide.append((at[i, body], body))
+                update += [(at[i, j], at[i, body], at[body, j]) for j in later[body]]
+            ends.append((len(divide), len(update)))
+        return (
+            np.array(order),
+            np.array(divide, int).reshape(-1, 2),
+            np.array(update, int).reshape(-1, 3),
+            np.array(ends),
+        )
+
+    @cached_property
+    def _sweeps(self):
+        """Of the substitutions: (block, body changed, body read), forwards and backwards, and of
+        each body in turn where its own end."""
+        order, later = self._plan
+        at = self.blocks
+        forward, backward, below, right = [], [], [0], [0]
+        for body in order:
+            forward += [(at[i, body], i, body) for i in later[body]]
+            below.append(len(forward))
+        for body in reversed(order):
+            backward += [(at[body, j], body, j) for j in later[body]]
+            right.append(len(backward))
+        forward, backward = (np.array(ops, int).reshape(-1, 3) for ops in (forward, backward))
+        return forward, backward, np.array(below), np.array(right)
+
+    def factor(self, matrix: Float[Array, "n_blocks 6 6 ..."]) -> Float[Array, "n_blocks 6 6 ..."]:
+        """The factors L (unit diagonal) and U in place of the blocks, the diagonal ones inverted."""
+        order, divide, update, ends = self._operations
+
+        def eliminate(k, a):
+            body = _of(order, k)
+            a = _put(a, body, _inverse(_at(a, body)))
+            a = repeat(_of(ends[:, 0], k), _of(ends[:, 0], k + 1), column, a)
+            return repeat(_of(ends[:, 1], k), _of(ends[:, 1], k + 1), product, a)
+
+        def column(m, a):
+            block, body = _of(divide[:, 0], m), _of(divide[:, 1], m)
+            return _put(a, block, _matmul(_at(a, block), _at(a, body)))
+
+        def product(m, a):
+            target, left, right = (_of(update[:, c], m) for c in range(3))
+            return _put(a, target, _at(a, target) - _matmul(_at(a, left), _at(a, right)))
+
+        return repeat(0, self.n_bodies, eliminate, matrix)
+
+    def solve(
+        self,
+        factors: Float[Array, "n_blocks 6 6 ..."],
+        right: Float[Array, "6 n_bodies ..."],
+        transposed: bool = False,
+    ) -> Float[Array, "6 n_bodies ..."]:
+        """The solution of the factored matrix, or of its transpose."""
+        order = np.array(self._plan[0])
+        forward, backward, below, beyond = self._sweeps
+        x = jnp.moveaxis(right, 1, 0)
+        if transposed:
+            # U^T is solved from the first body on, and L^T back from the last.
+            forward, backward = (ops[::-1, [0, 2, 1]] for ops in (backward, forward))
+            below, beyond = (ends[-1] - ends[::-1] for ends in (beyond, below))
+
+        def multiply(a, b):
+            return _matvec(jnp.swapaxes(a, 0, 1) if transposed else a, b)
+
+        def step(ops, m, x):
+            block, changed, read = (_of(ops[:, c], m) for c in range(3))
+            return _put(x, changed, _at(x, changed) - multiply(_at(factors, block), _at(x, read)))
+
+        def own(body, x):
+            return _put(x, body, multiply(_at(factors, body), _at(x, body)))
+
+        def down(k, x):
+            body = _of(order, k)
+            if transposed:
+                x = own(body, x)
+            return repeat(_of(below, k), _of(below, k + 1), partial(step, forward), x)
+
+        def up(k, x):
+            body = _of(order[::-1], k)
+            x = repeat(_of(beyond, k), _of(beyond, k + 1), partial(step, backward), x)
+            return x if transposed else own(body, x)
+
+        x = repeat(0, self.n_bodies, down, x)
+        return jnp.moveaxis(repeat(0, self.n_bodies, up, x), 0, 1)
+
+
+def repeat(start, end, function: Callable, carry):
+    """`fori_loop`, written out where it is short."""
+    if isinstance(start, int | np.integer) and isinstance(end, int | np.integer):
+        if end - start <= _SHORT:
+            for k in range(int(start), int(end)):
+                carry = function(k, carry)
+            return carry
+    return jax.lax.fori_loop(start, end, function, carry)
+
+
+def _of(table: np.ndarray, k):
+    """An entry of a table of numbers, known beforehand or not."""
+    if isinstance(k, int | np.integer):
+        return int(table[k])
+    return jnp.asarray(table, jnp.int32)[k]
+
+
+def _at(a: Array, k) -> Array:
+    return a[k] if isinstance(k, int) else jax.lax.dynamic_index_in_dim(a, k, 0, keepdims=False)
+
+
+def _put(a: Array, k, value: Array) -> Array:
+    if isinstance(k, int):
+        return a.at[k].set(value)
+    return jax.lax.dynamic_update_index_in_dim(a, value, k, 0)
+
+
+def _matmul(a: Array, b: Array) -> Array:
+    return sum(a[:, k, None] * b[None, k] for k in range(1, 6)) + a[:, 0, None] * b[None, 0]
+
+
+def _matvec(a: Array, b: Array) -> Array:
+    return sum(a[:, k] * b[k] for k in range(1, 6)) + a[:, 0] * b[0]
+
+
+def _inverse(a: Float[Array, "6 6 ..."]) -> Float[Array, "6 6 ..."]:
+    """By Gauss and Jordan, in place, without exchanging pivots."""
+    for k in range(6):
+        unit = np.arange(6) == k
+        at = unit.reshape(6, *(1,) * (a.ndim - 2))
+        pivot = 1 / a[k, k]
+        row = jnp.where(at, pivot, a[k] * pivot)
+        column = jnp.where(at, 0.0, a[:, k])
+        here = at[:, None] & np.ones_like(at[None])
+        kept = jnp.where(at[None], 0.0, a)
+        a = jnp.where(here, row[None], kept - column[:, None] * row[None])
+    return a

@@ -1,0 +1,173 @@
+"""The problem of frictional contact between velocities and impulses.
+
+Impulses P at contacts and Q of joints change the velocities v of bodies,
+
+    M (v - v_free) = G^T P + H^T Q,      u = G v + b,      H v + c = 0,
+
+and at each contact the impulse is in Coulomb's cone K = {|P_t| <= mu P_n} and obeys
+
+    u + mu |u_t| n in K*,    perpendicular to P,
+
+the exact law with de Saxce's term (Acary and Brogliato, *Numerical methods for nonsmooth dynamical
+systems*, 2008, section 3.9): it sticks, slips against the friction mu P_n, or opens. b holds
+the restitution of the normal velocity and the velocity of surfaces that move. Without joints and
+with b >= 0 there is always a solution; the impulses are not unique where many contacts share a load.
+
+Numbers are in units: velocities in that of the problem, impulses of a contact in that which its own
+inverse mass makes of it.
+"""
+
+from __future__ import annotations
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from .block_matrix import Elimination
+from .rows import Rows, group, moved, take, total
+
+
+class ConeProblem(eqx.Module):
+    """A problem; arrays end with contacts, joint rows or bodies, and lanes if there are any.
+
+    Attributes:
+        mass: of the bodies [kg].
+        inertia: body frames [kg m^2], shape (3, 3, n_bodies).
+        contacts: items of three rows, the normal first, then two tangents.
+        friction: mu of each contact.
+        bias: b [m/s], shape (3, n_contacts).
+        active: which contacts take part.
+        joints: items of one row.
+        drift: c of each joint row [m/s].
+        free: v_free, shape (6, n_bodies).
+    """
+
+    mass: Float[Array, " n_bodies"]
+    inertia: Float[Array, "3 3 n_bodies"]
+    contacts: Rows
+    friction: Float[Array, " n_contacts"]
+    bias: Float[Array, "3 n_contacts"]
+    active: Bool[Array, " n_contacts"]
+    joints: Rows
+    drift: Float[Array, " n_rows"]
+    free: Float[Array, "6 n_bodies"]
+
+    @property
+    def elimination(self) -> Elimination:
+        """The plan by which its matrices are factored."""
+        sides = self.contacts.incidence.sides + self.joints.incidence.sides
+        links = [pair for pair in sides if min(pair) >= 0]
+        return Elimination(self.contacts.incidence.n_bodies, links)
+
+    def times_mass(self, v: Float[Array, "6 n_bodies"]) -> Float[Array, "6 n_bodies"]:
+        """M v."""
+        return jnp.concatenate([self.mass * v[:3], _times(self.inertia, v[3:])])
+
+    def over_mass(self, momentum: Float[Array, "6 n_bodies"]) -> Float[Array, "6 n_bodies"]:
+        """M^-1 of momenta."""
+        turning = _times(inverse3(self.inertia), momentum[3:])
+        return jnp.concatenate([momentum[:3] / self.mass, turning])
+
+    def contact_velocity(self, v: Float[Array, "6 n_bodies"]) -> Float[Array, "3 n_contacts"]:
+        """u = G v + b."""
+        return self.contacts.velocity(v) + self.bias
+
+    def units(self) -> Units:
+        """Those of its velocities and impulses."""
+        rho = self._inverse_masses(self.contacts) / 3
+        delta = self._inverse_masses(self.joints)
+        u = jnp.where(self.active, jnp.abs(self.contact_velocity(self.free)), 0.0)
+        w = jnp.abs(self.joints.velocity(self.free)[0] + self.drift)
+        speed = jnp.max(u, axis=(0, 1), initial=0.0)
+        speed = jnp.maximum(speed, jnp.max(w, axis=0, initial=0.0))
+        speed = jnp.where(speed > 0, speed, 1.0)
+        return Units(speed, speed / rho, speed / delta)
+
+    def _inverse_masses(self, rows: Rows) -> Float[Array, " n_items"]:
+        """The traces of the diagonal blocks of the Delassus operator, G M^-1 G^T [1/kg]."""
+        mass, inertia = 1 / self.mass, inverse3(self.inertia)
+        inverse = moved(jnp.concatenate([mass[None], inertia.reshape(9, *mass.shape)]))
+        parts = []
+        for jacobian, column in zip(rows.jacobians, rows.incidence.columns, strict=True):
+            mass, *inertia = take(inverse, column, 1)
+            linear, lever = jacobian[:, :3], jacobian[:, 3:]
+            parts += [linear[r, i] ** 2 * mass for r in range(len(linear)) for i in range(3)]
+            parts += [
+                lever[r, i] * inertia[3 * i + j] * lever[r, j]
+                for r in range(len(lever))
+                for i in range(3)
+                for j in range(3)
+            ]
+        return sum(parts[1:], parts[0])
+
+    def matrix(
+        self, response: Float[Array, "3 3 n_contacts"], stiffness: Float[Array, "1 1 n_rows"]
+    ) -> Float[Array, "n_blocks 6 6 ..."]:
+        """M + G^T D G + H^T E H by its blocks, with D and E of each contact and joint row."""
+        n, dtype = self.contacts.incidence.n_bodies, self.free.dtype
+        numbers = self.elimination.blocks
+        unit = jnp.eye(3, dtype=dtype).reshape(3, 3, *(1,) * self.mass.ndim)
+        zero = jnp.zeros_like(self.inertia)
+        upper = jnp.concatenate([unit * self.mass, zero], axis=1)
+        diagonal = jnp.concatenate([upper, jnp.concatenate([zero, self.inertia], axis=1)])
+        others, owners = [], []
+        for rows, own in ((self.contacts, response), (self.joints, stiffness)):
+            if len(rows.incidence) == 0:
+                continue
+            pushes = [_applied(own, jacobian) for jacobian in rows.jacobians]
+            for a, (jacobian, table) in enumerate(
+                zip(rows.jacobians, rows.incidence.of_bodies, strict=True)
+            ):
+                diagonal = diagonal + total(_outer(jacobian, pushes[a]), table, 2)
+                others.append(_outer(jacobian, pushes[1 - a]))
+                owners += [numbers.get(pair[:: 1 - 2 * a], -1) - n for pair in rows.incidence.sides]
+        if len(numbers) > n:
+            table = group(np.array(owners), len(numbers) - n)
+            diagonal = jnp.concatenate(
+                [diagonal, total(jnp.concatenate(others, axis=2), table, 2)], axis=2
+            )
+        return jnp.moveaxis(diagonal, 2, 0)
+
+
+class Units(eqx.Module):
+    """Units of a problem."""
+
+    speed: Float[Array, ""]  # [m/s]
+    impulse: Float[Array, " n_contacts"]  # [N s]
+    reaction: Float[Array, " n_rows"]  # of joint rows [N s]
+
+
+def _applied(response: Float[Array, "k k n"], jacobian: Float[Array, "k 6 n"]):
+    k = len(response)
+    return [sum(response[r, q] * jacobian[q] for q in range(k)) for r in range(k)]
+
+
+def _outer(jacobian: Float[Array, "k 6 n"], pushes: list[Float[Array, "6 n"]]):
+    return sum(jacobian[r][:, None] * push[None] for r, push in enumerate(pushes))
+
+
+def _times(a: Float[Array, "3 3 ..."], b: Float[Array, "3 ..."]) -> Float[Array, "3 ..."]:
+    return a[:, 0] * b[0] + a[:, 1] * b[1] + a[:, 2] * b[2]
+
+
+def adjugate3(a: Float[Array, "3 3 ..."]) -> Float[Array, "3 3 ..."]:
+    """Of a symmetric matrix."""
+    return jnp.stack(
+        [
+            jnp.stack(
+                [
+                    a[(j + 1) % 3, (i + 1) % 3] * a[(j + 2) % 3, (i + 2) % 3]
+                    - a[(j + 1) % 3, (i + 2) % 3] * a[(j + 2) % 3, (i + 1) % 3]
+                    for j in range(3)
+                ]
+            )
+            for i in range(3)
+        ]
+    )
+
+
+def inverse3(a: Float[Array, "3 3 ..."]) -> Float[Array, "3 3 ..."]:
+    """Of a symmetric matrix."""
+    cofactors = adjugate3(a)
+    return cofactors / sum(a[0, k] * cofactors[k, 0] for k in range(3))

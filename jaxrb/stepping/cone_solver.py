@@ -1,0 +1,324 @@
+"""Solves the cone problem: from the impulses of the step before, or from afar.
+
+A problem whose old impulses still solve it takes no turn. Otherwise up to a few semismooth turns
+are tried from them; where these fail, which active set holds is unknown, and the interior point
+method finds it from a start of its own; semismooth turns then polish its answer to round-off. All
+turns share one matrix and one code. A batch of problems is worked off by a queue, so that none
+waits for the hardest.
+
+The residual is the largest component of the natural map of any contact, and of the velocity of any
+joint row, as a part of the largest velocity of the problem.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from ..exec.work_queue import Task, of_lanes, run_queue
+from .cone import ConeProblem
+from .turns import (
+    Complementarity,
+    Interior,
+    Point,
+    Semismooth,
+    apply,
+    natural_map,
+    project,
+)
+
+
+class Tolerances(NamedTuple):
+    """Of one precision, relative to the units of a problem."""
+
+    accepted: float  # residual of an answer that costs no turn
+    reached: float  # residual at which turns end
+    near: float  # residual from which semismooth turns take over
+    proximal: float  # term of the semismooth turns
+    product: float  # least mean product aimed at in the interior
+
+    @staticmethod
+    def of(dtype) -> Tolerances:
+        """For a precision."""
+        if jnp.finfo(dtype).eps < 1e-10:
+            return Tolerances(1e-10, 2e-13, 1e-7, 1e-6, 1e-13)
+        return Tolerances(3e-5, 2e-6, 1e-3, 1e-3, 1e-6)
+
+
+# Stages of a problem.
+WARM, INSIDE, POLISH, ENDED = range(4)
+# Semismooth turns in a row.
+_MOST_TURNS = 4
+# Turns from one start in the interior, and the sizes of the starts, one after another.
+_MOST_INSIDE = 25
+_STARTS = (1.0, 100.0, 10.0)
+_STEP_TO_BOUNDARY = 0.99
+
+
+class ConeSolution(NamedTuple):
+    """Velocities and impulses of a problem."""
+
+    velocity: Float[Array, "6 n_bodies"]
+    impulse: Float[Array, "3 n_contacts"]  # [N s]
+    reaction: Float[Array, " n_rows"]  # of joint rows [N s]
+    residual: Float[Array, ""]
+    turns: Int[Array, ""]
+
+
+class _State(NamedTuple):
+    """The search for one answer, without units."""
+
+    point: Point
+    q: Float[Array, " n_rows"]
+    stage: Int[Array, ""]
+    start: Int[Array, ""]  # of the interior, by number
+    count: Int[Array, ""]  # turns in this stage
+    turns: Int[Array, ""]  # in all
+    residual: Float[Array, ""]
+    best: tuple[Float[Array, "3 n_contacts"], Float[Array, " n_rows"], Float[Array, ""]]
+
+
+def _momentum(problem: ConeProblem, units, p, q):
+    """Of impulses without units, at the contacts that take part."""
+    p = jnp.where(problem.active, p, 0.0)
+    return problem.contacts.momentum(units.impulse * p) + problem.joints.momentum(
+        (units.reaction * q)[None]
+    )
+
+
+def velocities(problem: ConeProblem, units, p, q) -> Float[Array, "6 n_bodies"]:
+    """After impulses without units."""
+    return problem.free + problem.over_mass(_momentum(problem, units, p, q))
+
+
+def _relative(problem: ConeProblem, units, v):
+    """Velocities at contacts and of joint rows, without units."""
+    u = problem.contact_velocity(v) / units.speed
+    return u, (problem.joints.velocity(v)[0] + problem.drift) / units.speed
+
+
+def residual_of(problem: ConeProblem, units, p, q):
+    """The largest component of the natural map and of the joint rows."""
+    u, w = _relative(problem, units, velocities(problem, units, p, q))
+    missed = jnp.abs(natural_map(p, u, problem.friction))
+    missed = jnp.max(jnp.where(problem.active, missed, 0.0), axis=(0, 1), initial=0.0)
+    return jnp.maximum(missed, jnp.max(jnp.abs(w), axis=0, initial=0.0))
+
+
+def _turn(state: _State, problem: ConeProblem, tolerances: Tolerances) -> _State:
+    """One turn of each lane, in its stage."""
+    units, active, friction = problem.units(), problem.active, problem.friction
+    inner = state.stage == INSIDE
+    eps = tolerances.proximal
+    point, q = state.point, state.q
+    v = velocities(problem, units, point.p, q)
+    u, w = _relative(problem, units, v)
+    off = u - point.s  # of the slack
+
+    interior = Interior(point, friction)
+    smooth = Semismooth.of(point.p, u, friction, eps)
+    response = jnp.where(inner, interior.response(), smooth.response)
+    response = jnp.where(active, response, 0.0)
+    stiff = jnp.ones_like(q) / eps
+    plan = problem.elimination
+    scaled = response * (units.impulse / units.speed)
+    scaled_rows = stiff * (units.reaction / units.speed)
+    factors = plan.factor(problem.matrix(scaled, scaled_rows[None, None]))
+
+    def times(dv):
+        through = apply(scaled, problem.contacts.velocity(dv))
+        rows = scaled_rows * problem.joints.velocity(dv)[0]
+        return (
+            problem.times_mass(dv)
+            + problem.contacts.momentum(through)
+            + problem.joints.momentum(rows[None])
+        )
+
+    def respond(constant, reaction):
+        """The step that impulses would make, of which velocities take back a part."""
+        right = _momentum(problem, units, constant, reaction)
+        dv = plan.solve(factors, right)
+        dv = dv + plan.solve(factors, right - times(dv))
+        du = problem.contacts.velocity(dv) / units.speed
+        dw = problem.joints.velocity(dv)[0] / units.speed
+        return du, jnp.where(active, constant - apply(response, du), 0.0), reaction - stiff * dw
+
+    # First solve: the predictor of the interior, or the semismooth step.
+    products = Complementarity.of(point, friction)
+    aim = Complementarity(*(-x for x in products))
+    missed = natural_map(point.p, u, friction)
+    first = jnp.where(
+        inner,
+        interior.step(aim, None)[0] - apply(response, off),
+        smooth.change(missed, jnp.zeros_like(missed), eps),
+    )
+    du, dp, dq = respond(first, -w * stiff)
+
+    # Second solve: with the centre and the corrector, or without the proximal term.
+    ds = du + off
+    _, dpsi = interior.step(aim, ds)
+    step = Point(dp, dpsi, ds)
+    size = jnp.minimum(jnp.min(interior.longest(step, active), axis=0, initial=jnp.inf), 1.0)
+    mean = products.mean(active)
+    after = Complementarity.of(point.moved(step, size), friction).mean(active)
+    centre = jnp.clip((after / jnp.where(mean > 0, mean, 1.0)) ** 3, 1e-8, 1.0)
+    kappa = jnp.maximum(centre * mean, tolerances.product)
+    # The corrector of Mehrotra, by as much of the step as was possible.
+    second_order = Complementarity.of(step, friction)
+    weight = jnp.where(state.start == 0, 1.0, size**2)
+    kappa = jnp.where(state.start == 0, kappa, jnp.maximum(kappa, (1 - size) ** 2 * mean))
+    aim = Complementarity(
+        kappa - products.normal - weight * second_order.normal,
+        kappa - products.cone - weight * second_order.cone,
+        -products.tangents - weight * second_order.tangents,
+    )
+    second = jnp.where(
+        inner,
+        interior.step(aim, None)[0] - apply(response, off),
+        smooth.change(missed, dp, eps),
+    )
+    du, dp, dq = respond(second, -(w - eps * dq) * stiff)
+    ds = du + off
+    _, dpsi = interior.step(aim, ds)
+    step = Point(dp, dpsi, ds)
+    room = jnp.min(interior.longest(step, active), axis=0, initial=jnp.inf)
+    size = jnp.where(inner, jnp.minimum(_STEP_TO_BOUNDARY * room, 1.0), 1.0)
+    point, q = point.moved(step, size), q + size * dq
+
+    found = residual_of(problem, units, point.p, q)
+    return _next(state, Point(*point), q, found, tolerances)
+
+
+def _next(state: _State, point: Point, q, residual, tolerances: Tolerances) -> _State:
+    """What follows a turn: another of its kind, another kind, or the end."""
+    finite = jnp.isfinite(residual)
+    better = residual < state.best[2]
+    best = _choose(better, (point.p, q, residual), state.best)
+    count = state.count + 1
+    inner = state.stage == INSIDE
+    reached = residual <= tolerances.reached
+    # A polish that no longer improves has reached round-off.
+    settled = ~inner & (best[2] <= tolerances.accepted) & ~(residual < 0.5 * state.residual)
+    ended = reached | settled
+    lost = ~finite | (residual > 10 * state.residual) | (count >= _MOST_TURNS)
+    near = inner & (residual <= tolerances.near)
+    stuck = inner & (~finite | (count >= _MOST_INSIDE)) & ~near
+    give_up = (~inner & lost & ~ended) | stuck
+    # From the first stage to the first start, then from one to the next.
+    start = jnp.where(give_up & (state.stage != WARM), state.start + 1, state.start)
+    exhausted = give_up & (start >= len(_STARTS))
+    stage = jnp.where(give_up, INSIDE, jnp.where(near, POLISH, state.stage))
+    stage = jnp.where(ended | exhausted, ENDED, stage).astype(jnp.int32)
+    sizes = jnp.asarray(_STARTS, residual.dtype)
+    fresh = _start_inside(point, sizes.at[start].get(mode="clip"))
+    point = _choose(give_up, fresh, point)
+    q = _choose(give_up, jnp.zeros_like(q), q)
+    count = jnp.where(give_up | near, 0, count)
+    residual = jnp.where(give_up, jnp.inf, residual)
+    return _State(point, q, stage, start, count, state.turns + 1, residual, best)
+
+
+def _start_inside(like: Point, size) -> Point:
+    """On the axes of the cones."""
+    one = jnp.ones_like(like.psi) * size
+    zero = jnp.zeros_like(one)
+    axis = jnp.stack([one, zero, zero])
+    return Point(axis, one, axis)
+
+
+def _choose(where: Bool[Array, ""], new: Any, old: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(where, a, b), new, old)
+
+
+def _task(unpack, tolerances: Tolerances) -> Task:
+    def needed(columns):
+        problem, p, q = unpack(columns)
+        units = problem.units()
+        found = residual_of(problem, units, p / units.impulse, q / units.reaction)
+        return ~(found <= tolerances.accepted)
+
+    def start(columns):
+        problem, p, q = unpack(columns)
+        units = problem.units()
+        p, q = p / units.impulse, q / units.reaction
+        found = residual_of(problem, units, p, q)
+        zero = jnp.zeros(found.shape, jnp.int32)
+        point = _start_inside(Point(p, p[0], p), 1.0)
+        best = (p, q, found)
+        return _State(point._replace(p=p), q, zero, zero, zero, zero, found, best)
+
+    def turn(state, columns):
+        problem, _, _ = unpack(columns)
+        return _turn(state, problem, tolerances)
+
+    def ended(state):
+        return state.stage == ENDED
+
+    def finish(state, columns):
+        problem, _, _ = unpack(columns)
+        units = problem.units()
+        p, q, residual = state.best
+        p = jnp.where(problem.active, project(p, problem.friction), 0.0)
+        impulse, reaction = units.impulse * p, units.reaction * q
+        v = velocities(problem, units, p, q)
+        turns = state.turns.astype(v.dtype)
+        return _pack((v, impulse, reaction, residual, turns))
+
+    return Task(needed, start, turn, ended, finish)
+
+
+def _pack(tree) -> Float[Array, "numbers lanes"]:
+    leaves = jax.tree.leaves(tree)
+    dtype = jnp.result_type(*(leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.inexact)))
+    return jnp.concatenate([leaf.reshape(-1, leaf.shape[-1]).astype(dtype) for leaf in leaves])
+
+
+def _layout(tree):
+    """What puts columns back into the form of a tree."""
+    leaves, structure = jax.tree.flatten(tree)
+    shapes = [(leaf.shape, leaf.dtype) for leaf in leaves]
+
+    def unpack(columns):
+        parts, at = [], 0
+        for shape, dtype in shapes:
+            size = 1
+            for n in shape:
+                size *= n
+            part = columns[at : at + size].reshape(*shape, columns.shape[-1])
+            parts.append(part > 0.5 if dtype == jnp.bool_ else part.astype(dtype))
+            at += size
+        return jax.tree.unflatten(structure, parts)
+
+    return unpack
+
+
+def _one_lane(tree) -> Float[Array, "numbers 1"]:
+    return _pack(jax.tree.map(lambda leaf: leaf[..., None], tree))
+
+
+@jax.jit
+def search(problem: ConeProblem, impulse, reaction) -> ConeSolution:
+    """The answer, sought from given impulses; its derivatives are not those of the answer."""
+    given = (problem, impulse, reaction)
+    tolerances = Tolerances.of(problem.free.dtype)
+    unpack = _layout(given)
+
+    def solved(columns):
+        found = run_queue(_task(unpack, tolerances), columns)
+        problem, p, q = unpack(columns)
+        units = problem.units()
+        known = p / units.impulse, q / units.reaction
+        residual = residual_of(problem, units, *known)
+        old = (velocities(problem, units, *known), p, q, residual, jnp.zeros_like(residual))
+        return jnp.where(residual <= tolerances.accepted, _pack(old), found)
+
+    columns = _one_lane(given)
+    found = of_lanes(solved)(columns)
+    like = (problem.free, impulse, reaction, *(jnp.zeros((), problem.free.dtype),) * 2)
+    v, p, q, residual, turns = jax.tree.map(lambda leaf: leaf[..., 0], _layout(like)(found))
+    return ConeSolution(v, p, q, residual, turns.astype(jnp.int32))

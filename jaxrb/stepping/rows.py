@@ -1,0 +1,142 @@
+"""Rows of a velocity problem: directions in which impulses act between bodies.
+
+Velocities of a world are arrays of shape (6, n_bodies): those of the centres of mass in the world
+frame, then angular velocities in the body frames. What acts between two bodies is an *item*, a
+contact of three rows or a joint's equation of one. Arrays begin with their components, then items
+or bodies; axes of lanes may follow, over which everything is elementwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+# The body of a side that does not move.
+WORLD = -1
+# Sums of more terms are products with a matrix of zeros and ones.
+_MANY = 8
+
+
+class Incidence:
+    """Which bodies each item acts between; hashable, a part of the program.
+
+    Attributes:
+        sides: of each item its two bodies, or `WORLD`.
+        n_bodies: of the world.
+    """
+
+    def __init__(self, sides: Sequence[tuple[int, int]], n_bodies: int):
+        self.sides = tuple((int(a), int(b)) for a, b in sides)
+        self.n_bodies = n_bodies
+
+    def __eq__(self, other):
+        return (
+            isinstance(other, Incidence)
+            and self.sides == other.sides
+            and self.n_bodies == other.n_bodies
+        )
+
+    def __hash__(self):
+        return hash((self.sides, self.n_bodies))
+
+    def __len__(self):
+        return len(self.sides)
+
+    @cached_property
+    def columns(self) -> np.ndarray:
+        """The sides as an array of shape (2, n_items), the world after all bodies."""
+        sides = np.array(self.sides, int).reshape(-1, 2)
+        return np.where(sides == WORLD, self.n_bodies, sides).T
+
+    @cached_property
+    def of_bodies(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of each side the items of every body, as a table (see `total`)."""
+        first, second = (group(column, self.n_bodies) for column in self.columns)
+        return first, second
+
+
+def group(owner: np.ndarray, n_owners: int) -> np.ndarray:
+    """The items of each owner in a row, filled up with the number of items; owners beyond the
+    number have none."""
+    rows = [np.flatnonzero(owner == k) for k in range(n_owners)]
+    width = max((len(row) for row in rows), default=0)
+    table = np.full((n_owners, width), len(owner))
+    for row, items in zip(table, rows, strict=True):
+        row[: len(items)] = items
+    return table
+
+
+def take(array: Float[Array, "..."], index: np.ndarray, axis: int) -> Float[Array, "..."]:
+    """The entries of numbers known beforehand along an axis."""
+    if np.array_equal(index, np.arange(array.shape[axis])):
+        return array
+    return jnp.take(array, index, axis=axis, mode="clip")
+
+
+def total(array: Float[Array, "..."], table: np.ndarray, axis: int) -> Float[Array, "..."]:
+    """The sums of the entries that each row of a table names; one beyond the last names none."""
+    n, width = array.shape[axis], table.shape[1]
+    if width == 0:
+        shape = (*array.shape[:axis], len(table), *array.shape[axis + 1 :])
+        return jnp.zeros(shape, array.dtype)
+    if width > _MANY:
+        chosen = (table[:, :, None] == np.arange(n)).any(axis=1).astype(array.dtype)
+        summed = jnp.tensordot(
+            jnp.asarray(chosen), array, axes=(1, axis), precision=jax.lax.Precision.HIGHEST
+        )
+        return jnp.moveaxis(summed, 0, axis)
+    if (table == n).any():
+        pad = [(0, 0)] * array.ndim
+        pad[axis] = (0, 1)
+        array = jnp.pad(array, pad)
+    return sum(take(array, column, axis) for column in table.T[1:]) + take(array, table[:, 0], axis)
+
+
+def moved(array: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Of an array over bodies (its second axis) one with a body that does not move at the end."""
+    return jnp.concatenate([array, jnp.zeros_like(array[:, :1])], axis=1)
+
+
+class Rows(eqx.Module):
+    """Items of k rows each.
+
+    Attributes:
+        direction: of each row, world frame; shape (k, 3, n_items).
+        levers: of both sides, the directions' moments about the centres of mass, body frames [m],
+            shape (k, 3, n_items); what acts on the second body has the opposite sign.
+        incidence: the bodies of each item.
+    """
+
+    direction: Float[Array, "rows 3 n_items"]
+    levers: tuple[Float[Array, "rows 3 n_items"], Float[Array, "rows 3 n_items"]]
+    incidence: Incidence = eqx.field(static=True)
+
+    @property
+    def jacobians(self) -> tuple[Float[Array, "rows 6 n_items"], Float[Array, "rows 6 n_items"]]:
+        """Of the velocities of the rows by those of both bodies."""
+        first, second = self.levers
+        here = jnp.concatenate([self.direction, first], axis=1)
+        return here, -jnp.concatenate([self.direction, second], axis=1)
+
+    def velocity(self, v: Float[Array, "6 n_bodies"]) -> Float[Array, "rows n_items"]:
+        """Of the first body relative to the second, along each row: G v."""
+        v = moved(v)
+        parts = []
+        for jacobian, column in zip(self.jacobians, self.incidence.columns, strict=True):
+            own = take(v, column, 1)
+            parts.append(sum(jacobian[:, i] * own[i] for i in range(6)))
+        return parts[0] + parts[1]
+
+    def momentum(self, impulse: Float[Array, "rows n_items"]) -> Float[Array, "6 n_bodies"]:
+        """What impulses along the rows add to the momenta: G^T P."""
+        parts = []
+        for jacobian, table in zip(self.jacobians, self.incidence.of_bodies, strict=True):
+            given = sum(jacobian[r] * impulse[r] for r in range(len(impulse)))
+            parts.append(total(given, table, 1))
+        return parts[0] + parts[1]

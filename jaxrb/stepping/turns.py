@@ -1,0 +1,256 @@
+"""Newton's steps for the cone problem, all with matrices of one form.
+
+The impulses p and velocities u of a contact are without units here (see `Units`), of shape
+(3, n_contacts): normal, then tangents. Linearised, every formulation of the contact law reads
+
+    dp = c - D du,
+
+and with du = G dv the velocities follow from M + G^T D G. The formulations differ in c and D alone:
+
+- `semismooth`: Alart and Curnier's p = proj_K(p - (u + mu |u_t| n)), from close by (T, P);
+- `interior`: the complementarity of second-order cones with a product kappa instead of zero, after
+  Dojo (Howell et al., 2022), from far away (I).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..math.safe import safe_sqrt
+
+PerContact = Float[Array, "3 n_contacts"]
+
+
+class Linear(NamedTuple):
+    """A contact law linearised: dp = constant - response du."""
+
+    constant: PerContact
+    response: Float[Array, "3 3 n_contacts"]
+
+
+def length(x: Float[Array, "2 n_contacts"]) -> Float[Array, " n_contacts"]:
+    """Of tangential vectors, with the derivative 0 at zero."""
+    return safe_sqrt(x[0] ** 2 + x[1] ** 2)
+
+
+def slipping(u: PerContact, friction: Float[Array, " n_contacts"]) -> PerContact:
+    """u + mu |u_t| n, with de Saxce's term."""
+    return u.at[0].add(friction * length(u[1:]))
+
+
+def project(y: PerContact, friction: Float[Array, " n_contacts"]) -> PerContact:
+    """The closest point of Coulomb's cone |y_t| <= mu y_n."""
+    across = length(y[1:])
+    along = (y[0] + friction * across) / (1 + friction**2)
+    ratio = jnp.where(across > 0, friction * along / jnp.where(across > 0, across, 1.0), 0.0)
+    side = jnp.concatenate([along[None], ratio * y[1:]])
+    return jnp.where(inside(y, friction), y, jnp.where(beyond(y, friction), 0.0, side))
+
+
+def inside(y: PerContact, friction: Float[Array, " n_contacts"]):
+    """Whether in the interior of the cone."""
+    return length(y[1:]) < friction * y[0]
+
+
+def beyond(y: PerContact, friction: Float[Array, " n_contacts"]):
+    """Whether in the polar cone, whose closest point is the apex."""
+    return friction * length(y[1:]) <= -y[0]
+
+
+def natural_map(p: PerContact, u: PerContact, friction: Float[Array, " n_contacts"]) -> PerContact:
+    """p - proj_K(p - (u + mu |u_t| n)), which is zero at a solution."""
+    return p - project(p - slipping(u, friction), friction)
+
+
+class Semismooth(NamedTuple):
+    """The natural map linearised with a proximal term: ((1 + eps) - A) dp + A B du = -F + eps d.
+
+    A is the derivative of the projection, with the eigenvectors w (along the side of the cone, 1),
+    q (around it, k) and the one across them (0); B that of u + mu |u_t| n. The inverse N of the
+    first bracket has closed form. d is what is known of dp: with it the term vanishes.
+    """
+
+    inverse: Float[Array, "3 3 n_contacts"]  # N
+    response: Float[Array, "3 3 n_contacts"]  # N A B
+
+    @staticmethod
+    def of(p: PerContact, u: PerContact, friction, eps: float) -> Semismooth:
+        """At impulses and velocities."""
+        y = p - slipping(u, friction)
+        across = length(y[1:])
+        turned = across > 0
+        d = jnp.where(turned, y[1:] / jnp.where(turned, across, 1.0), 0.0)
+        root = 1 / jnp.sqrt(1 + friction**2)
+        w = [root, friction * root * d[0], friction * root * d[1]]
+        q = [jnp.zeros_like(root), -d[1], d[0]]
+        along = (y[0] + friction * across) / (1 + friction**2)
+        k = jnp.where(turned, friction * along / jnp.where(turned, across, 1.0), 0.0)
+        stick, apart = inside(y, friction), beyond(y, friction)
+        # Eigenvalues of A, as those of N and N A follow.
+        rest = jnp.where(stick, 1.0, 0.0)
+        of_w = jnp.where(apart, 0.0, 1.0)
+        of_q = jnp.where(stick, 1.0, jnp.where(apart, 0.0, k))
+
+        def form(function):
+            base, first, second = function(rest), function(of_w), function(of_q)
+            entries = [
+                [
+                    (base if i == j else 0.0)
+                    + (first - base) * w[i] * w[j]
+                    + (second - base) * q[i] * q[j]
+                    for j in range(3)
+                ]
+                for i in range(3)
+            ]
+            return entries
+
+        inverse = form(lambda a: 1 / (1 + eps - a))
+        share = form(lambda a: a / (1 + eps - a))
+        speed = length(u[1:])
+        moves = speed > 0
+        t = jnp.where(moves, u[1:] / jnp.where(moves, speed, 1.0), 0.0) * friction
+        # N A B, where B adds mu times the tangential direction to the normal's row.
+        response = [
+            [row[0], row[1] + row[0] * t[0], row[2] + row[0] * t[1]] for row in share
+        ]
+        return Semismooth(_array(inverse), _array(response))
+
+    def change(self, residual: PerContact, known: PerContact, eps: float) -> PerContact:
+        """The constant c for a natural map F and what is known of dp."""
+        return apply(self.inverse, eps * known - residual)
+
+
+def _array(entries):
+    like = entries[0][0]
+    return jnp.stack([jnp.stack([jnp.broadcast_to(e, like.shape) for e in row]) for row in entries])
+
+
+def apply(matrix: Float[Array, "3 3 n_contacts"], x: PerContact) -> PerContact:
+    """A matrix of each contact times its vector."""
+    return matrix[:, 0] * x[0] + matrix[:, 1] * x[1] + matrix[:, 2] * x[2]
+
+
+class Point(NamedTuple):
+    """A point of the interior: impulse, psi (which becomes the slip), slack (which becomes u)."""
+
+    p: PerContact
+    psi: Float[Array, " n_contacts"]
+    s: PerContact
+
+    def moved(self, change: Point, size) -> Point:
+        """A part of a step further."""
+        return Point(*(x + size * dx for x, dx in zip(self, change, strict=True)))
+
+
+class Complementarity(NamedTuple):
+    """The equations p_n s_n = kappa; mu p_n psi + p_t.s_t = kappa; mu p_n s_t + psi p_t = 0."""
+
+    normal: Float[Array, " n_contacts"]
+    cone: Float[Array, " n_contacts"]
+    tangents: Float[Array, "2 n_contacts"]
+
+    @staticmethod
+    def of(a: Point, friction) -> Complementarity:
+        """The left sides."""
+        rough = friction > 0
+        normal = a.p[0] * a.s[0]
+        cone = friction * a.p[0] * a.psi + dot2(a.p[1:], a.s[1:])
+        tangents = friction * a.p[0] * a.s[1:] + a.psi * a.p[1:]
+        return Complementarity(
+            normal, jnp.where(rough, cone, normal), jnp.where(rough, tangents, 0.0)
+        )
+
+    def mean(self, active, axis=0):
+        """The mean product of the active contacts."""
+        count = jnp.maximum(jnp.sum(jnp.where(active, 2.0, 0.0), axis=axis), 1.0)
+        return jnp.sum(jnp.where(active, self.normal + self.cone, 0.0), axis=axis) / count
+
+
+def dot2(a, b):
+    """Of tangential vectors."""
+    return a[0] * b[0] + a[1] * b[1]
+
+
+class Interior(NamedTuple):
+    """The complementarity linearised at a point."""
+
+    at: Point
+    friction: Float[Array, " n_contacts"]
+
+    @property
+    def _cone(self):
+        """mu p_n and the determinant psi mu p_n - p_t.s_t."""
+        g = self.friction * self.at.p[0]
+        return g, jnp.where(self.friction > 0, self.at.psi * g - dot2(self.at.p[1:], self.at.s[1:]), 1.0)
+
+    def response(self) -> Float[Array, "3 3 n_contacts"]:
+        """D."""
+        p, psi, s = self.at
+        mu, rough = self.friction, self.friction > 0
+        g, delta = self._cone
+        a = p[0] / s[0]
+        curved = (psi**2 - dot2(s[1:], s[1:])) / delta
+        column = [-(mu * a) * (s[i] - p[i] * curved) / psi for i in (1, 2)]
+        across = [
+            [
+                ((g if i == j else 0.0) + p[i] * (g * s[j] - psi * p[j]) / delta) / psi
+                for j in (1, 2)
+            ]
+            for i in (1, 2)
+        ]
+        zero = jnp.zeros_like(a)
+        rows = [[a, zero, zero]]
+        for c, row in zip(column, across, strict=True):
+            rows.append([jnp.where(rough, x, 0.0) for x in (c, *row)])
+        return _array(rows)
+
+    def step(self, right: Complementarity, ds: PerContact | None) -> tuple[PerContact, Float[Array, " n_contacts"]]:
+        """dp and dpsi that change the products by `right`, when the slack changes by ds."""
+        p, psi, s = self.at
+        mu, rough = self.friction, self.friction > 0
+        g, delta = self._cone
+        if ds is None:
+            ds = jnp.zeros_like(s)
+        dp_n = (right.normal - p[0] * ds[0]) / s[0]
+        dg = mu * dp_n
+        square = psi**2 - dot2(s[1:], s[1:])
+        driven = psi * right.cone - dot2(s[1:], right.tangents) - square * dg
+        dpsi = (driven + dot2(g * s[1:] - psi * p[1:], ds[1:])) / delta
+        dp_t = (right.tangents - s[1:] * dg - g * ds[1:] - p[1:] * dpsi) / psi
+        dp_t, dpsi = jnp.where(rough, dp_t, 0.0), jnp.where(rough, dpsi, 0.0)
+        return jnp.concatenate([dp_n[None], dp_t]), dpsi
+
+    def longest(self, change: Point, active) -> Float[Array, " n_contacts"]:
+        """The largest part of a step that keeps each contact inside; infinite without limit."""
+        (p, psi, s), (dp, dpsi, ds) = self.at, change
+        mu, rough = self.friction, self.friction > 0
+        room = jnp.minimum(_to_zero(p[0], dp[0]), _to_zero(s[0], ds[0]))
+        of_cones = jnp.minimum(
+            _to_cone(mu * p[0], p[1:], mu * dp[0], dp[1:]), _to_cone(psi, s[1:], dpsi, ds[1:])
+        )
+        room = jnp.where(rough, jnp.minimum(room, of_cones), room)
+        return jnp.where(active, room, jnp.inf)
+
+
+def _to_zero(x, dx):
+    """How many steps dx until x > 0 is zero."""
+    falls = dx < 0
+    return jnp.where(falls, -x / jnp.where(falls, dx, -1.0), jnp.inf)
+
+
+def _to_cone(a, b, da, db):
+    """How many steps until (a, b) inside of |b| <= a is on the cone.
+
+    |b + t db|^2 = (a + t da)^2 has the roots of A t^2 + 2 B t + C with C > 0.
+    """
+    square = da**2 - dot2(db, db)
+    half = a * da - dot2(b, db)
+    left = jnp.maximum(a**2 - dot2(b, b), 0.0)
+    root = jnp.sqrt(jnp.maximum(half**2 - square * left, 0.0))
+    # The least positive root is left/(root - half), if there is one.
+    below = root - half
+    never = (below <= 0) | ((square > 0) & ((half >= 0) | (half**2 < square * left)))
+    return jnp.where(never, jnp.inf, left / jnp.where(never, 1.0, below))
