@@ -116,7 +116,7 @@ class Elimination:
 
         def eliminate(k, a):
             body = _of(order, k)
-            a = _put(a, body, _inverse(_at(a, body)))
+            a = _put(a, body, inverse6(_at(a, body)))
             a = repeat(_of(ends[:, 0], k), _of(ends[:, 0], k + 1), column, a)
             return repeat(_of(ends[:, 1], k), _of(ends[:, 1], k + 1), product, a)
 
@@ -205,7 +205,7 @@ def _matvec(a: Array, b: Array) -> Array:
     return sum(a[:, k] * b[k] for k in range(1, 6)) + a[:, 0] * b[0]
 
 
-def _inverse(a: Float[Array, "6 6 ..."]) -> Float[Array, "6 6 ..."]:
+def inverse6(a: Float[Array, "6 6 ..."]) -> Float[Array, "6 6 ..."]:
     """By Gauss and Jordan, in place, without exchanging pivots."""
     for k in range(6):
         unit = np.arange(6) == k

@@ -56,9 +56,9 @@ class ConeProblem(eqx.Module):
     @property
     def elimination(self) -> Elimination:
         """The plan by which its matrices are factored."""
-        sides = self.contacts.incidence.sides + self.joints.incidence.sides
+        sides = self.contacts.links.sides + self.joints.links.sides
         links = [pair for pair in sides if min(pair) >= 0]
-        return Elimination(self.contacts.incidence.n_bodies, links)
+        return Elimination(self.contacts.links.n_bodies, links)
 
     def times_mass(self, v: Float[Array, "6 n_bodies"]) -> Float[Array, "6 n_bodies"]:
         """M v."""
@@ -73,9 +73,22 @@ class ConeProblem(eqx.Module):
         """u = G v + b."""
         return self.contacts.velocity(v) + self.bias
 
+    def joint_velocity(self, v: Float[Array, "6 n_bodies"]) -> Float[Array, " n_rows"]:
+        """w = H v + c."""
+        return self.joints.velocity(v)[0] + self.drift
+
+    def momentum(self, impulse, reaction) -> Float[Array, "6 n_bodies"]:
+        """G^T P + H^T Q, of the contacts that take part [N s]."""
+        impulse = jnp.where(self.active, impulse, 0.0)
+        return self.contacts.momentum(impulse) + self.joints.momentum(reaction[None])
+
+    def velocity(self, impulse, reaction) -> Float[Array, "6 n_bodies"]:
+        """v after impulses [N s]."""
+        return self.free + self.over_mass(self.momentum(impulse, reaction))
+
     def units(self) -> Units:
         """Those of its velocities and impulses."""
-        rho = self._inverse_masses(self.contacts) / 3
+        rho = self._pair_means(self._inverse_masses(self.contacts) / 3)
         delta = self._inverse_masses(self.joints)
         u = jnp.where(self.active, jnp.abs(self.contact_velocity(self.free)), 0.0)
         w = jnp.abs(self.joints.velocity(self.free)[0] + self.drift)
@@ -84,12 +97,22 @@ class ConeProblem(eqx.Module):
         speed = jnp.where(speed > 0, speed, 1.0)
         return Units(speed, speed / rho, speed / delta)
 
+    def _pair_means(self, values: Float[Array, " n_contacts"]) -> Float[Array, " n_contacts"]:
+        """The means over active contacts of each pair, so that these count alike."""
+        if self.contacts.links.of_pairs is None:
+            return values
+        table, owner = self.contacts.links.of_pairs
+        weight = jnp.where(self.active, 1.0, 0.0).astype(values.dtype)
+        sums, count = total(jnp.stack([weight * values, weight]), table, 1)
+        mean = take(sums / jnp.maximum(count, 1.0), owner, 0)
+        return jnp.where(self.active, mean, values)
+
     def _inverse_masses(self, rows: Rows) -> Float[Array, " n_items"]:
         """The traces of the diagonal blocks of the Delassus operator, G M^-1 G^T [1/kg]."""
         mass, inertia = 1 / self.mass, inverse3(self.inertia)
         inverse = moved(jnp.concatenate([mass[None], inertia.reshape(9, *mass.shape)]))
         parts = []
-        for jacobian, column in zip(rows.jacobians, rows.incidence.columns, strict=True):
+        for jacobian, column in zip(rows.jacobians, rows.links.columns, strict=True):
             mass, *inertia = take(inverse, column, 1)
             linear, lever = jacobian[:, :3], jacobian[:, 3:]
             parts += [linear[r, i] ** 2 * mass for r in range(len(linear)) for i in range(3)]
@@ -105,7 +128,7 @@ class ConeProblem(eqx.Module):
         self, response: Float[Array, "3 3 n_contacts"], stiffness: Float[Array, "1 1 n_rows"]
     ) -> Float[Array, "n_blocks 6 6 ..."]:
         """M + G^T D G + H^T E H by its blocks, with D and E of each contact and joint row."""
-        n, dtype = self.contacts.incidence.n_bodies, self.free.dtype
+        n, dtype = self.contacts.links.n_bodies, self.free.dtype
         numbers = self.elimination.blocks
         unit = jnp.eye(3, dtype=dtype).reshape(3, 3, *(1,) * self.mass.ndim)
         zero = jnp.zeros_like(self.inertia)
@@ -113,15 +136,15 @@ class ConeProblem(eqx.Module):
         diagonal = jnp.concatenate([upper, jnp.concatenate([zero, self.inertia], axis=1)])
         others, owners = [], []
         for rows, own in ((self.contacts, response), (self.joints, stiffness)):
-            if len(rows.incidence) == 0:
+            if len(rows.links) == 0:
                 continue
             pushes = [_applied(own, jacobian) for jacobian in rows.jacobians]
             for a, (jacobian, table) in enumerate(
-                zip(rows.jacobians, rows.incidence.of_bodies, strict=True)
+                zip(rows.jacobians, rows.links.of_bodies, strict=True)
             ):
                 diagonal = diagonal + total(_outer(jacobian, pushes[a]), table, 2)
                 others.append(_outer(jacobian, pushes[1 - a]))
-                owners += [numbers.get(pair[:: 1 - 2 * a], -1) - n for pair in rows.incidence.sides]
+                owners += [numbers.get(pair[:: 1 - 2 * a], -1) - n for pair in rows.links.sides]
         if len(numbers) > n:
             table = group(np.array(owners), len(numbers) - n)
             diagonal = jnp.concatenate(

@@ -12,22 +12,22 @@ joint row, as a part of the largest velocity of the problem.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from ..exec.work_queue import Task, of_lanes, run_queue
-from .cone import ConeProblem
+from .cone import ConeProblem, Units
+from .pressure import level
 from .turns import (
     Complementarity,
     Interior,
     Point,
     Semismooth,
     apply,
+    curnier_map,
     natural_map,
     project,
 )
@@ -81,33 +81,40 @@ class _State(NamedTuple):
     turns: Int[Array, ""]  # in all
     residual: Float[Array, ""]
     best: tuple[Float[Array, "3 n_contacts"], Float[Array, " n_rows"], Float[Array, ""]]
+    inner: tuple[Float[Array, "3 n_contacts"], Float[Array, " n_rows"]]  # found in the interior
+    plain: Bool[Array, ""]  # whether it is polished as it is, without linear pressures
 
 
-def _momentum(problem: ConeProblem, units, p, q):
-    """Of impulses without units, at the contacts that take part."""
-    p = jnp.where(problem.active, p, 0.0)
-    return problem.contacts.momentum(units.impulse * p) + problem.joints.momentum(
-        (units.reaction * q)[None]
-    )
-
-
-def velocities(problem: ConeProblem, units, p, q) -> Float[Array, "6 n_bodies"]:
-    """After impulses without units."""
-    return problem.free + problem.over_mass(_momentum(problem, units, p, q))
-
-
-def _relative(problem: ConeProblem, units, v):
-    """Velocities at contacts and of joint rows, without units."""
-    u = problem.contact_velocity(v) / units.speed
-    return u, (problem.joints.velocity(v)[0] + problem.drift) / units.speed
+def _velocity(problem: ConeProblem, units: Units, p, q):
+    """Velocities after impulses without units, and those at contacts and of joint rows."""
+    v = problem.velocity(units.impulse * p, units.reaction * q)
+    return v, problem.contact_velocity(v) / units.speed, problem.joint_velocity(v) / units.speed
 
 
 def residual_of(problem: ConeProblem, units, p, q):
     """The largest component of the natural map and of the joint rows."""
-    u, w = _relative(problem, units, velocities(problem, units, p, q))
+    _, u, w = _velocity(problem, units, p, q)
     missed = jnp.abs(natural_map(p, u, problem.friction))
     missed = jnp.max(jnp.where(problem.active, missed, 0.0), axis=(0, 1), initial=0.0)
     return jnp.maximum(missed, jnp.max(jnp.abs(w), axis=0, initial=0.0))
+
+
+def residual_at(problem: ConeProblem, impulse, reaction) -> Float[Array, ""]:
+    """Of impulses [N s], relative to the largest velocity of the problem."""
+    return begun(problem, impulse, reaction)[-1]
+
+
+def begun(problem: ConeProblem, impulse, reaction):
+    """Given impulses [N s] without units, with linear pressures where faces slide; the residual."""
+    units = problem.units()
+    p, q = impulse / units.impulse, reaction / units.reaction
+    p = jnp.where(problem.active, p, 0.0)
+    residual = residual_of(problem, units, p, q)
+    even = level(problem, p, _velocity(problem, units, p, q)[1])
+    # What solves the problem is left as it is.
+    solves = residual <= Tolerances.of(p.dtype).accepted
+    p = jnp.where(solves, p, even)
+    return p, q, jnp.where(solves, residual, residual_of(problem, units, even, q))
 
 
 def _turn(state: _State, problem: ConeProblem, tolerances: Tolerances) -> _State:
@@ -116,8 +123,7 @@ def _turn(state: _State, problem: ConeProblem, tolerances: Tolerances) -> _State
     inner = state.stage == INSIDE
     eps = tolerances.proximal
     point, q = state.point, state.q
-    v = velocities(problem, units, point.p, q)
-    u, w = _relative(problem, units, v)
+    _, u, w = _velocity(problem, units, point.p, q)
     off = u - point.s  # of the slack
 
     interior = Interior(point, friction)
@@ -133,15 +139,11 @@ def _turn(state: _State, problem: ConeProblem, tolerances: Tolerances) -> _State
     def times(dv):
         through = apply(scaled, problem.contacts.velocity(dv))
         rows = scaled_rows * problem.joints.velocity(dv)[0]
-        return (
-            problem.times_mass(dv)
-            + problem.contacts.momentum(through)
-            + problem.joints.momentum(rows[None])
-        )
+        return problem.times_mass(dv) + problem.momentum(through, rows)
 
     def respond(constant, reaction):
         """The step that impulses would make, of which velocities take back a part."""
-        right = _momentum(problem, units, constant, reaction)
+        right = problem.momentum(units.impulse * constant, units.reaction * reaction)
         dv = plan.solve(factors, right)
         dv = dv + plan.solve(factors, right - times(dv))
         du = problem.contacts.velocity(dv) / units.speed
@@ -151,7 +153,7 @@ def _turn(state: _State, problem: ConeProblem, tolerances: Tolerances) -> _State
     # First solve: the predictor of the interior, or the semismooth step.
     products = Complementarity.of(point, friction)
     aim = Complementarity(*(-x for x in products))
-    missed = natural_map(point.p, u, friction)
+    missed = curnier_map(point.p, u, friction)
     first = jnp.where(
         inner,
         interior.step(aim, None)[0] - apply(response, off),
@@ -191,36 +193,45 @@ def _turn(state: _State, problem: ConeProblem, tolerances: Tolerances) -> _State
     point, q = point.moved(step, size), q + size * dq
 
     found = residual_of(problem, units, point.p, q)
-    return _next(state, Point(*point), q, found, tolerances)
+    return _next(state, Point(*point), q, found, problem, tolerances)
 
 
-def _next(state: _State, point: Point, q, residual, tolerances: Tolerances) -> _State:
+def _next(state: _State, point: Point, q, residual, problem, tolerances: Tolerances) -> _State:
     """What follows a turn: another of its kind, another kind, or the end."""
     finite = jnp.isfinite(residual)
     better = residual < state.best[2]
     best = _choose(better, (point.p, q, residual), state.best)
-    count = state.count + 1
-    inner = state.stage == INSIDE
+    count, inner = state.count + 1, state.stage == INSIDE
     reached = residual <= tolerances.reached
     # A polish that no longer improves has reached round-off.
     settled = ~inner & (best[2] <= tolerances.accepted) & ~(residual < 0.5 * state.residual)
     ended = reached | settled
     lost = ~finite | (residual > 10 * state.residual) | (count >= _MOST_TURNS)
+    lost &= ~inner & ~ended
     near = inner & (residual <= tolerances.near)
     stuck = inner & (~finite | (count >= _MOST_INSIDE)) & ~near
-    give_up = (~inner & lost & ~ended) | stuck
-    # From the first stage to the first start, then from one to the next.
-    start = jnp.where(give_up & (state.stage != WARM), state.start + 1, state.start)
-    exhausted = give_up & (start >= len(_STARTS))
-    stage = jnp.where(give_up, INSIDE, jnp.where(near, POLISH, state.stage))
+    # Linear pressures may not solve it, where they would have to pull.
+    again = lost & (state.stage == POLISH) & ~state.plain
+    anew = (lost & ~again) | stuck
+    start = jnp.where(anew & (state.stage != WARM), state.start + 1, state.start)
+    exhausted = anew & (start >= len(_STARTS))
+    stage = jnp.where(anew, INSIDE, jnp.where(near, POLISH, state.stage))
     stage = jnp.where(ended | exhausted, ENDED, stage).astype(jnp.int32)
+
+    found = _choose(near, (point.p, q), state.inner)
+    _, u, _ = _velocity(problem, problem.units(), point.p, q)
+    p = jnp.where(near, level(problem, point.p, u), point.p)
+    p, q = _choose(again, found, (p, q))
     sizes = jnp.asarray(_STARTS, residual.dtype)
     fresh = _start_inside(point, sizes.at[start].get(mode="clip"))
-    point = _choose(give_up, fresh, point)
-    q = _choose(give_up, jnp.zeros_like(q), q)
-    count = jnp.where(give_up | near, 0, count)
-    residual = jnp.where(give_up, jnp.inf, residual)
-    return _State(point, q, stage, start, count, state.turns + 1, residual, best)
+    point = _choose(anew, fresh, point._replace(p=p))
+    q = jnp.where(anew, 0.0, q)
+    changed = anew | near | again
+    count = jnp.where(changed, 0, count)
+    residual = jnp.where(changed, jnp.inf, residual)
+    plain = (state.plain | again) & ~near & ~anew
+    turns = state.turns + 1
+    return _State(point, q, stage, start, count, turns, residual, best, found, plain)
 
 
 def _start_inside(like: Point, size) -> Point:
@@ -236,21 +247,20 @@ def _choose(where: Bool[Array, ""], new: Any, old: Any) -> Any:
 
 
 def _task(unpack, tolerances: Tolerances) -> Task:
-    def needed(columns):
+    def begin(columns):
         problem, p, q = unpack(columns)
-        units = problem.units()
-        found = residual_of(problem, units, p / units.impulse, q / units.reaction)
-        return ~(found <= tolerances.accepted)
+        return begun(problem, p, q)
+
+    def needed(columns):
+        return ~(begin(columns)[-1] <= tolerances.accepted)
 
     def start(columns):
-        problem, p, q = unpack(columns)
-        units = problem.units()
-        p, q = p / units.impulse, q / units.reaction
-        found = residual_of(problem, units, p, q)
+        p, q, found = begin(columns)
         zero = jnp.zeros(found.shape, jnp.int32)
         point = _start_inside(Point(p, p[0], p), 1.0)
         best = (p, q, found)
-        return _State(point._replace(p=p), q, zero, zero, zero, zero, found, best)
+        point, plain = point._replace(p=p), jnp.zeros(found.shape, bool)
+        return _State(point, q, zero, zero, zero, zero, found, best, (p, q), plain)
 
     def turn(state, columns):
         problem, _, _ = unpack(columns)
@@ -265,7 +275,7 @@ def _task(unpack, tolerances: Tolerances) -> Task:
         p, q, residual = state.best
         p = jnp.where(problem.active, project(p, problem.friction), 0.0)
         impulse, reaction = units.impulse * p, units.reaction * q
-        v = velocities(problem, units, p, q)
+        v = problem.velocity(impulse, reaction)
         turns = state.turns.astype(v.dtype)
         return _pack((v, impulse, reaction, residual, turns))
 
@@ -312,9 +322,9 @@ def search(problem: ConeProblem, impulse, reaction) -> ConeSolution:
         found = run_queue(_task(unpack, tolerances), columns)
         problem, p, q = unpack(columns)
         units = problem.units()
-        known = p / units.impulse, q / units.reaction
-        residual = residual_of(problem, units, *known)
-        old = (velocities(problem, units, *known), p, q, residual, jnp.zeros_like(residual))
+        p, q, residual = begun(problem, p, q)
+        p, q = jnp.where(problem.active, units.impulse * p, 0.0), units.reaction * q
+        old = (problem.velocity(p, q), p, q, residual, jnp.zeros_like(residual))
         return jnp.where(residual <= tolerances.accepted, _pack(old), found)
 
     columns = _one_lane(given)

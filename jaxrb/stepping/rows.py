@@ -23,7 +23,7 @@ WORLD = -1
 _MANY = 8
 
 
-class Incidence:
+class Links:
     """Which bodies each item acts between; hashable, a part of the program.
 
     Attributes:
@@ -37,7 +37,7 @@ class Incidence:
 
     def __eq__(self, other):
         return (
-            isinstance(other, Incidence)
+            isinstance(other, Links)
             and self.sides == other.sides
             and self.n_bodies == other.n_bodies
         )
@@ -59,6 +59,18 @@ class Incidence:
         """Of each side the items of every body, as a table (see `total`)."""
         first, second = (group(column, self.n_bodies) for column in self.columns)
         return first, second
+
+    @cached_property
+    def of_pairs(self) -> tuple[np.ndarray, np.ndarray] | None:
+        """The items of each pair of bodies as a table, and the pair of each item; None where no
+        pair has more than three, which are independent."""
+        if not self.sides:
+            return None
+        _, owner, count = np.unique(
+            np.array(self.sides), axis=0, return_inverse=True, return_counts=True
+        )
+        owner = owner.reshape(-1)
+        return (group(owner, len(count)), owner) if count.max() > 3 else None
 
 
 def group(owner: np.ndarray, n_owners: int) -> np.ndarray:
@@ -110,12 +122,12 @@ class Rows(eqx.Module):
         direction: of each row, world frame; shape (k, 3, n_items).
         levers: of both sides, the directions' moments about the centres of mass, body frames [m],
             shape (k, 3, n_items); what acts on the second body has the opposite sign.
-        incidence: the bodies of each item.
+        links: the bodies of each item.
     """
 
     direction: Float[Array, "rows 3 n_items"]
     levers: tuple[Float[Array, "rows 3 n_items"], Float[Array, "rows 3 n_items"]]
-    incidence: Incidence = eqx.field(static=True)
+    links: Links = eqx.field(static=True)
 
     @property
     def jacobians(self) -> tuple[Float[Array, "rows 6 n_items"], Float[Array, "rows 6 n_items"]]:
@@ -128,7 +140,7 @@ class Rows(eqx.Module):
         """Of the first body relative to the second, along each row: G v."""
         v = moved(v)
         parts = []
-        for jacobian, column in zip(self.jacobians, self.incidence.columns, strict=True):
+        for jacobian, column in zip(self.jacobians, self.links.columns, strict=True):
             own = take(v, column, 1)
             parts.append(sum(jacobian[:, i] * own[i] for i in range(6)))
         return parts[0] + parts[1]
@@ -136,7 +148,7 @@ class Rows(eqx.Module):
     def momentum(self, impulse: Float[Array, "rows n_items"]) -> Float[Array, "6 n_bodies"]:
         """What impulses along the rows add to the momenta: G^T P."""
         parts = []
-        for jacobian, table in zip(self.jacobians, self.incidence.of_bodies, strict=True):
+        for jacobian, table in zip(self.jacobians, self.links.of_bodies, strict=True):
             given = sum(jacobian[r] * impulse[r] for r in range(len(impulse)))
             parts.append(total(given, table, 1))
         return parts[0] + parts[1]

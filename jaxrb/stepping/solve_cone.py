@@ -9,15 +9,17 @@ from __future__ import annotations
 
 from functools import partial
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.custom_batching import custom_vmap
+from jaxtyping import Array, Float
 
 from ..math.autodiff import keep_rule, sparse_jvp
-from .cone import ConeProblem
-from .cone_solver import ConeSolution, Tolerances, search, velocities
-from .turns import Semismooth, apply, natural_map
+from .cone import ConeProblem, Units
+from .cone_solver import ConeSolution, Tolerances, search
+from .turns import Semismooth, apply, curnier_map
 
 # Passes that take the proximal term away.
 _PASSES = 4
@@ -38,77 +40,91 @@ def solve_cone(problem: ConeProblem, impulse, reaction) -> ConeSolution:
 
 @partial(solve_cone.defjvp, symbolic_zeros=True)
 def _(primals, tangents):
-    problem, impulse, reaction = primals
     solution = keep_rule(solve_cone)(*primals)
-    units = jax.lax.stop_gradient(problem.units())
-    p, q = solution.impulse / units.impulse, solution.reaction / units.reaction
-    eps = Tolerances.of(p.dtype).proximal
-    active = problem.active
+    p, q = solution.impulse, solution.reaction
 
-    def explicit(problem):
+    def before(problem: ConeProblem):
         """What the problem changes while the impulses stay."""
-        v = velocities(problem, units, p, q)
-        u = problem.contact_velocity(v) / units.speed
-        w = (problem.joints.velocity(v)[0] + problem.drift) / units.speed
-        # By friction; velocities enter the map through the linear law.
-        at = jax.lax.stop_gradient(u)
-        return v, u, w, natural_map(p, at, problem.friction)
+        v = problem.velocity(p, q)
+        return v, problem.contact_velocity(v), problem.joint_velocity(v), problem.friction
 
-    (_, u, _, _), (dv, du, dw, missed) = sparse_jvp(explicit, (problem,), tangents[:1])
-    law = Semismooth.of(p, u, problem.friction, eps)
-    response = jnp.where(active, law.response, 0.0)
-    stiff = jnp.ones_like(q) / eps
-    solve = _linear(problem, response * units.impulse / units.speed, stiff * units.reaction / units.speed)
-
-    dp, dq = jnp.zeros_like(p), jnp.zeros_like(q)
-    for _ in range(_PASSES):
-        constant = law.change(missed, dp, eps) - apply(law.response, du)
-        constant = jnp.where(active, constant, 0.0)
-        rows = (eps * dq - dw) * stiff
-        moved = solve(
-            problem.contacts.momentum(units.impulse * constant)
-            + problem.joints.momentum((units.reaction * rows)[None])
-        )
-        dp = constant - apply(response, problem.contacts.velocity(moved)) / units.speed
-        dq = rows - stiff * problem.joints.velocity(moved)[0] / units.speed
-    change = ConeSolution(
-        dv + moved,
-        units.impulse * dp,
-        units.reaction * dq,
+    found, change = sparse_jvp(before, primals[:1], tangents[:1])
+    (_, u, _, _), (dv, du, dw, dmu) = found, change
+    response = Response.of(primals[0], p, q, u)
+    dp, dq, by_impulses = response.impulses(du, dw, dmu)
+    return solution, ConeSolution(
+        dv + by_impulses,
+        dp,
+        dq,
         jnp.zeros_like(solution.residual),
         np.zeros(solution.turns.shape, jax.dtypes.float0),
     )
-    return solution, change
 
 
-def _linear(problem: ConeProblem, response, stiffness):
-    """What solves (M + G^T D G + H^T E H) dv = r, in both modes."""
-    plan = problem.elimination
-    matrix = problem.matrix(response, stiffness[None, None])
-    factors = jax.lax.stop_gradient(lanes_last(plan.factor)(jax.lax.stop_gradient(matrix)))
+class Response(eqx.Module):
+    """How the impulses of a solution follow the velocities that are not due to them; linear."""
 
-    def times(dv):
-        through = apply(response, problem.contacts.velocity(dv))
-        rows = stiffness * problem.joints.velocity(dv)[0]
-        return (
-            problem.times_mass(dv)
-            + problem.contacts.momentum(through)
-            + problem.joints.momentum(rows[None])
-        )
+    problem: ConeProblem
+    units: Units
+    law: Semismooth
+    by_friction: Float[Array, "3 n_contacts"]  # of the natural map
+    factors: Float[Array, "n_blocks 6 6"]
+    eps: float = eqx.field(static=True)
 
-    def solver(transposed):
-        once = lanes_last(partial(plan.solve, transposed=transposed))
+    @staticmethod
+    def of(problem: ConeProblem, impulse, reaction, velocity) -> Response:
+        """At impulses [N s] that solve a problem with velocities u [m/s]."""
+        units = jax.lax.stop_gradient(problem.units())
+        eps = Tolerances.of(velocity.dtype).proximal
+        p, u, mu = impulse / units.impulse, velocity / units.speed, problem.friction
+        law = Semismooth.of(p, u, mu, eps)
+        law = law._replace(response=jnp.where(problem.active, law.response, 0.0))
+        _, by_friction = jax.jvp(lambda mu: curnier_map(p, u, mu), (mu,), (jnp.ones_like(mu),))
+        scaled = law.response * (units.impulse / units.speed)
+        stiff = units.reaction / (eps * units.speed)
+        matrix = jax.lax.stop_gradient(problem.matrix(scaled, stiff[None, None]))
+        factors = lanes_last(problem.elimination.factor)(matrix)
+        return Response(problem, units, law, by_friction, factors, eps)
 
-        def solve(matvec, right):
-            dv = once(factors, right)
-            return dv + once(factors, right - matvec(dv))
+    def impulses(self, du, dw, dmu):
+        """The changes of the impulses [N s] and of the velocities by them, due to those of u and w
+        without them [m/s] and of mu."""
+        units, eps, problem = self.units, self.eps, self.problem
+        du, dw = du / units.speed, dw / units.speed
+        missed = self.by_friction * dmu
+        dp, dq = jnp.zeros_like(du), jnp.zeros_like(dw)
+        for _ in range(_PASSES):
+            constant = self.law.change(missed, dp, eps) - apply(self.law.response, du)
+            constant = jnp.where(problem.active, constant, 0.0)
+            rows = dq - dw / eps
+            moved = self._solve(problem.momentum(units.impulse * constant, units.reaction * rows))
+            own = problem.contacts.velocity(moved) / units.speed
+            dp = constant - apply(self.law.response, own)
+            dq = rows - problem.joints.velocity(moved)[0] / (eps * units.speed)
+        # Velocities are not taken from impulses, which many contacts share and round off.
+        return units.impulse * dp, units.reaction * dq, moved
 
-        return solve
+    def _solve(self, right):
+        """(M + G^T D G + H^T E H)^-1 of momenta, in both modes."""
+        problem, units = self.problem, self.units
+        plan = problem.elimination
 
-    def solve(right):
+        def times(dv):
+            through = apply(self.law.response, problem.contacts.velocity(dv)) / units.speed
+            rows = problem.joints.velocity(dv)[0] / (self.eps * units.speed)
+            own = problem.momentum(units.impulse * through, units.reaction * rows)
+            return problem.times_mass(dv) + own
+
+        def solver(transposed):
+            once = lanes_last(partial(plan.solve, transposed=transposed))
+
+            def solve(matvec, right):
+                dv = once(self.factors, right)
+                return dv + once(self.factors, right - matvec(dv))
+
+            return solve
+
         return jax.lax.custom_linear_solve(times, right, solver(False), solver(True))
-
-    return solve
 
 
 def lanes_last(function):

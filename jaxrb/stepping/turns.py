@@ -7,9 +7,10 @@ The impulses p and velocities u of a contact are without units here (see `Units`
 
 and with du = G dv the velocities follow from M + G^T D G. The formulations differ in c and D alone:
 
-- `semismooth`: Alart and Curnier's p = proj_K(p - (u + mu |u_t| n)), from close by (T, P);
-- `interior`: the complementarity of second-order cones with a product kappa instead of zero, after
-  Dojo (Howell et al., 2022), from far away (I).
+- `Semismooth`: Alart and Curnier's p_n = (p_n - u_n)+, p_t = what the cone leaves of p_t - u_t;
+  from close by;
+- `Interior`: the complementarity of second-order cones with a product kappa instead of zero, after
+  Dojo (Howell et al., 2022); from far away.
 """
 
 from __future__ import annotations
@@ -47,17 +48,8 @@ def project(y: PerContact, friction: Float[Array, " n_contacts"]) -> PerContact:
     along = (y[0] + friction * across) / (1 + friction**2)
     ratio = jnp.where(across > 0, friction * along / jnp.where(across > 0, across, 1.0), 0.0)
     side = jnp.concatenate([along[None], ratio * y[1:]])
-    return jnp.where(inside(y, friction), y, jnp.where(beyond(y, friction), 0.0, side))
-
-
-def inside(y: PerContact, friction: Float[Array, " n_contacts"]):
-    """Whether in the interior of the cone."""
-    return length(y[1:]) < friction * y[0]
-
-
-def beyond(y: PerContact, friction: Float[Array, " n_contacts"]):
-    """Whether in the polar cone, whose closest point is the apex."""
-    return friction * length(y[1:]) <= -y[0]
+    polar = friction * across <= -y[0]
+    return jnp.where(across < friction * y[0], y, jnp.where(polar, 0.0, side))
 
 
 def natural_map(p: PerContact, u: PerContact, friction: Float[Array, " n_contacts"]) -> PerContact:
@@ -65,61 +57,61 @@ def natural_map(p: PerContact, u: PerContact, friction: Float[Array, " n_contact
     return p - project(p - slipping(u, friction), friction)
 
 
-class Semismooth(NamedTuple):
-    """The natural map linearised with a proximal term: ((1 + eps) - A) dp + A B du = -F + eps d.
+def curnier_map(p: PerContact, u: PerContact, friction: Float[Array, " n_contacts"]) -> PerContact:
+    """p - p', where p' has the normal part (p_n - u_n)+ and the tangential part of p_t - u_t, no
+    longer than mu p'_n; zero where the natural map is.
 
-    A is the derivative of the projection, with the eigenvectors w (along the side of the cone, 1),
-    q (around it, k) and the one across them (0); B that of u + mu |u_t| n. The inverse N of the
-    first bracket has closed form. d is what is known of dp: with it the term vanishes.
+    Unlike there its normal part is u_n alone wherever a contact is closed, so that semismooth
+    turns change pressures by what velocities of the bodies can make of them (see `pressure`).
+    """
+    n = jnp.maximum(p[0] - u[0], 0.0)
+    y = p[1:] - u[1:]
+    across, limit = length(y), friction * n
+    over = across >= limit
+    share = jnp.where(over, limit / jnp.where(over & (across > 0), across, 1.0), 1.0)
+    return p - jnp.concatenate([n[None], share * y])
+
+
+class Semismooth(NamedTuple):
+    """Alart and Curnier's map linearised with a proximal term: F' + eps (dp - d) = -F.
+
+    d is what is known of dp: with it the term vanishes.
     """
 
-    inverse: Float[Array, "3 3 n_contacts"]  # N
-    response: Float[Array, "3 3 n_contacts"]  # N A B
+    inverse: Float[Array, "3 3 n_contacts"]  # N: what -F + eps d makes of dp
+    response: Float[Array, "3 3 n_contacts"]
 
     @staticmethod
     def of(p: PerContact, u: PerContact, friction, eps: float) -> Semismooth:
         """At impulses and velocities."""
-        y = p - slipping(u, friction)
-        across = length(y[1:])
-        turned = across > 0
-        d = jnp.where(turned, y[1:] / jnp.where(turned, across, 1.0), 0.0)
-        root = 1 / jnp.sqrt(1 + friction**2)
-        w = [root, friction * root * d[0], friction * root * d[1]]
-        q = [jnp.zeros_like(root), -d[1], d[0]]
-        along = (y[0] + friction * across) / (1 + friction**2)
-        k = jnp.where(turned, friction * along / jnp.where(turned, across, 1.0), 0.0)
-        stick, apart = inside(y, friction), beyond(y, friction)
-        # Eigenvalues of A, as those of N and N A follow.
-        rest = jnp.where(stick, 1.0, 0.0)
-        of_w = jnp.where(apart, 0.0, 1.0)
-        of_q = jnp.where(stick, 1.0, jnp.where(apart, 0.0, k))
-
-        def form(function):
-            base, first, second = function(rest), function(of_w), function(of_q)
-            entries = [
-                [
-                    (base if i == j else 0.0)
-                    + (first - base) * w[i] * w[j]
-                    + (second - base) * q[i] * q[j]
-                    for j in range(3)
-                ]
-                for i in range(3)
-            ]
-            return entries
-
-        inverse = form(lambda a: 1 / (1 + eps - a))
-        share = form(lambda a: a / (1 + eps - a))
-        speed = length(u[1:])
-        moves = speed > 0
-        t = jnp.where(moves, u[1:] / jnp.where(moves, speed, 1.0), 0.0) * friction
-        # N A B, where B adds mu times the tangential direction to the normal's row.
-        response = [
-            [row[0], row[1] + row[0] * t[0], row[2] + row[0] * t[1]] for row in share
-        ]
+        n, y = p[0] - u[0], p[1:] - u[1:]
+        across = length(y)
+        closed = n > 0
+        slips = closed & (across >= friction * n)
+        moving = slips & (across > 0)
+        d = jnp.where(moving, y / jnp.where(moving, across, 1.0), 0.0)
+        k = jnp.where(moving, friction * n / jnp.where(moving, across, 1.0), 0.0)
+        one, zero = jnp.ones_like(n), jnp.zeros_like(n)
+        opened = one / (1 + eps)
+        normal = jnp.where(closed, 1 / eps, opened)
+        # Along the slip friction follows the normal impulse; across it turns with the slip.
+        pull = jnp.where(slips, friction / (1 + eps), 0.0)
+        turn = one / (1 + eps - k) - opened
+        stick = closed & ~slips
+        inverse, response = [[normal, zero, zero]], [[jnp.where(closed, 1 / eps, 0.0), zero, zero]]
+        for i in range(2):
+            inverse.append([pull * d[i] * normal])
+            response.append([pull * d[i] * (1 / eps + 1)])
+            for j in range(2):
+                same = one if i == j else zero
+                # q q^T, across the direction d.
+                q = jnp.where(moving, same - d[i] * d[j], 0.0)
+                inverse[-1].append(jnp.where(stick, same / eps, same * opened + q * turn))
+                response[-1].append(jnp.where(stick, same / eps, q * (k / (1 + eps - k))))
         return Semismooth(_array(inverse), _array(response))
 
     def change(self, residual: PerContact, known: PerContact, eps: float) -> PerContact:
-        """The constant c for a natural map F and what is known of dp."""
+        """The constant c for a map F and what is known of dp."""
         return apply(self.inverse, eps * known - residual)
 
 
@@ -184,7 +176,9 @@ class Interior(NamedTuple):
     def _cone(self):
         """mu p_n and the determinant psi mu p_n - p_t.s_t."""
         g = self.friction * self.at.p[0]
-        return g, jnp.where(self.friction > 0, self.at.psi * g - dot2(self.at.p[1:], self.at.s[1:]), 1.0)
+        return g, jnp.where(
+            self.friction > 0, self.at.psi * g - dot2(self.at.p[1:], self.at.s[1:]), 1.0
+        )
 
     def response(self) -> Float[Array, "3 3 n_contacts"]:
         """D."""
@@ -207,7 +201,9 @@ class Interior(NamedTuple):
             rows.append([jnp.where(rough, x, 0.0) for x in (c, *row)])
         return _array(rows)
 
-    def step(self, right: Complementarity, ds: PerContact | None) -> tuple[PerContact, Float[Array, " n_contacts"]]:
+    def step(
+        self, right: Complementarity, ds: PerContact | None
+    ) -> tuple[PerContact, Float[Array, " n_contacts"]]:
         """dp and dpsi that change the products by `right`, when the slack changes by ds."""
         p, psi, s = self.at
         mu, rough = self.friction, self.friction > 0

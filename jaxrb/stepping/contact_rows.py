@@ -1,0 +1,121 @@
+"""Contact points as rows of a velocity problem."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..bodies import Inertial, Phase
+from ..contact.points import ContactPoints, Points
+from ..math import Quat, Vec3, cross, dot, rotate, rotate_inverse, zeros_like
+from .rows import WORLD, Links, Rows
+
+
+class ContactRows(eqx.Module):
+    """The points at which bodies touch what they can, in one row.
+
+    Attributes:
+        gap: [m].
+        rows: three for each contact, the normal first.
+        arms: of both sides from the centre of mass to the point, body frames [m]; 0 of the world.
+        drift: velocity of the surface of obstacles, along the rows [m/s], shape (3, n_contacts).
+    """
+
+    gap: Float[Array, " n_contacts"]
+    rows: Rows
+    arms: tuple[Vec3, Vec3]
+    drift: Float[Array, "3 n_contacts"]
+
+    @staticmethod
+    def of(points: Sequence[ContactPoints], phase: Phase) -> ContactRows:
+        """Of all contact points of a phase."""
+        n_bodies = phase.position.x.shape[0]
+        found = [_row(one, phase) for one in points]
+        sides = [pair for pairs, _ in found for pair in pairs]
+        numbers = [own for _, own in found]
+        join = lambda *leaves: jnp.concatenate(leaves, axis=-1)  # noqa: E731
+        gap, direction, levers, arms, drift = jax.tree.map(join, *numbers)
+        return ContactRows(gap, Rows(direction, levers, Links(sides, n_bodies)), arms, drift)
+
+    def places(self, phase: Phase) -> tuple[Vec3, Vec3]:
+        """Where the material points of both sides are in a phase, world [m]; 0 of the world."""
+        columns, found = self.rows.links.columns, []
+        n_bodies = self.rows.links.n_bodies
+        for arm, column in zip(self.arms, columns, strict=True):
+            of_body = column < n_bodies
+            own = jax.tree.map(
+                lambda leaf, c=column: leaf[jnp.minimum(c, n_bodies - 1)],
+                (phase.position, phase.orientation),
+            )
+            place = own[0] + rotate(own[1], arm)
+            found.append(jax.tree.map(lambda x, m=of_body: jnp.where(m, x, 0.0), place))
+        return found[0], found[1]
+
+    def along(self, vector: Vec3) -> Float[Array, "3 n_contacts"]:
+        """A vector's components in the frames of the contacts."""
+        d = self.rows.direction
+        return d[:, 0] * vector.x + d[:, 1] * vector.y + d[:, 2] * vector.z
+
+
+def _row(points: ContactPoints, phase: Phase):
+    """The bodies of each contact, and gaps, directions, levers, arms and drifts."""
+    axes = frame(points.normal)
+    bodies, levers, arms = [], [], []
+    for side in points.sides:
+        lever, arm = _side(side, axes, phase)
+        bodies.append(side.incidence.bodies)
+        levers.append(lever)
+        arms.append(arm)
+    if len(points.sides) == 1:
+        bodies.append((WORLD,) * len(bodies[0]))
+        levers.append(jnp.zeros_like(levers[0]))
+        arms.append(zeros_like(arms[0]))
+    direction = jnp.stack([_stacked(axis) for axis in axes])
+    drift = jnp.zeros_like(direction[:, 0])
+    if points.surface is not None:
+        moving = points.surface.velocity
+        drift = jnp.stack([dot(axis, moving) for axis in axes])
+    pairs = list(zip(*bodies, strict=True))
+    return pairs, (points.gap, direction, tuple(levers), tuple(arms), drift)
+
+
+def _side(side: Points, axes: tuple[Vec3, Vec3, Vec3], phase: Phase):
+    turn: Quat = side.incidence.gather(phase.orientation)
+    lever = jnp.stack([_stacked(cross(side.point, rotate_inverse(turn, axis))) for axis in axes])
+    return lever, side.point
+
+
+def _stacked(vector: Vec3) -> Float[Array, "3 n"]:
+    return jnp.stack([vector.x, vector.y, vector.z])
+
+
+def frame(normal: Vec3) -> tuple[Vec3, Vec3, Vec3]:
+    """The normal and two tangents, right-handed, without a branch that a pole needs (Duff et al.,
+    "Building an orthonormal basis, revisited", 2017)."""
+    x, y, z = normal.x, normal.y, normal.z
+    sign = jnp.where(z >= 0, 1.0, -1.0).astype(z.dtype)
+    a = -1 / (sign + z)
+    b = x * y * a
+    first = Vec3(1 + sign * x * x * a, sign * b, -sign * x)
+    return normal, first, Vec3(b, sign + y * y * a, -y)
+
+
+def velocities(phase: Phase, inertial: Inertial) -> Float[Array, "6 n_bodies"]:
+    """Of all bodies, as a velocity problem has them."""
+    linear, angular = inertial.velocity(phase), inertial.angular_velocity(phase)
+    return jnp.concatenate([_stacked(linear), _stacked(angular)])
+
+
+def pushed(phase: Phase, momentum: Float[Array, "6 n_bodies"], inertial: Inertial) -> Phase:
+    """A phase with momenta added: of the centres of mass, world, and about them, body frames."""
+    return inertial.pushed(phase, Vec3(*momentum[:3]), Vec3(*momentum[3:]))
+
+
+def inertia_arrays(inertial: Inertial) -> Float[Array, "3 3 n_bodies"]:
+    """The inertia tensors, body frames [kg m^2]."""
+    rows = inertial.inertia.rows()
+    return jnp.stack([_stacked(row) for row in (rows.row1, rows.row2, rows.row3)])

@@ -1,0 +1,88 @@
+"""Which of many pressures: where a face slides, the linear one.
+
+Contacts that share a face share its load in many ways. While they stick that changes no velocity. But
+where a face slides and spins, the friction of each contact has its own direction, so that the way
+the load is shared changes the motion, of which Coulomb's law then says nothing. A choice must be
+made that depends neither on the past nor on how the solution was found: the pressure between two
+bodies is a linear function of the place, P_n = G_n y, as under a rigid face on a bed of equal springs,
+however stiff. Semismooth turns change impulses by such functions alone, so that it is enough
+to begin with one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from .block_matrix import inverse6
+from .cone import ConeProblem
+from .rows import WORLD, take, total
+
+# Slip below this part of the largest velocity is none.
+_SLIPS = 1e-9
+# Of the trace, added to normal equations that have no unique solution.
+_RIDGE = 1e-12
+
+
+class Pressure(NamedTuple):
+    """The linear functions closest to given normal impulses.
+
+    Attributes:
+        applies: of each contact, whether its face slides on more contacts than are independent.
+        coefficients: y of each contact's pair, shape (6, n_contacts).
+    """
+
+    applies: Bool[Array, " n_contacts"]
+    coefficients: Float[Array, "6 n_contacts"]
+
+    @staticmethod
+    def of(problem: ConeProblem, p, u) -> Pressure | None:
+        """Of impulses and velocities without units; None where no pair has contacts enough."""
+        pairs = problem.contacts.links.of_pairs
+        if pairs is None:
+            return None
+        table, owner = pairs
+        pressed = problem.active & (p[0] > 0)
+        slipping = pressed & (jnp.hypot(u[1], u[2]) > _SLIPS) & (problem.friction > 0)
+        count = jnp.where(jnp.stack([pressed, slipping]), 1.0, 0.0).astype(p.dtype)
+        pressed_in, slipping_in = total(count, table, 1)
+        applies = take((pressed_in > 3.5) & (slipping_in > 0.5), owner, 0) & pressed
+        g = jnp.where(pressed, basis(problem), 0.0)
+        normal = total(g[:, None] * g[None], table, 2)
+        trace = sum(normal[k, k] for k in range(6))
+        ridge = jnp.where(trace > 0, _RIDGE * trace, 1.0)
+        normal = normal + ridge * jnp.eye(6).astype(p.dtype).reshape(6, 6, *(1,) * trace.ndim)
+        right = total(g * p[0], table, 1)
+        inverse = inverse6(normal)
+        times = lambda x: sum(inverse[:, k] * x[k] for k in range(6))  # noqa: E731
+        y = times(right)
+        y = y + times(right - sum(normal[:, k] * y[k] for k in range(6)))
+        return Pressure(applies, take(y, owner, 1))
+
+    def share(self, problem: ConeProblem) -> Float[Array, " n_contacts"]:
+        """G_n y of the contacts to which it applies, else 0."""
+        linear = jnp.sum(basis(problem) * self.coefficients, axis=0)
+        return jnp.where(self.applies, linear, 0.0)
+
+
+def basis(problem: ConeProblem) -> Float[Array, "6 n_contacts"]:
+    """The normal's row of each contact for the one of its bodies that moves, G_n; levers count as
+    much as the arms are long."""
+    first, second = problem.contacts.jacobians
+    moves = np.array([a != WORLD for a, _ in problem.contacts.links.sides])
+    moves = moves.reshape(-1, *(1,) * (first.ndim - 3))
+    return jnp.where(moves, first[0], second[0])
+
+
+def level(problem: ConeProblem, p, u):
+    """Impulses without units whose pressures are linear where faces slide."""
+    found = Pressure.of(problem, p, u)
+    if found is None:
+        return p
+    n = jnp.where(found.applies, jnp.maximum(found.share(problem), 0.0), p[0])
+    # Friction goes with the pressure.
+    ratio = jnp.where(found.applies, n / jnp.where(found.applies, p[0], 1.0), 1.0)
+    return jnp.concatenate([n[None], p[1:] * ratio])
