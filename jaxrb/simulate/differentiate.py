@@ -216,7 +216,7 @@ def _fly_block(
         )
         step = course.step + 1
         work = _sum(course.work, flown_to.work)
-        following = Course(flown_to.phase, course.mode, grid.size(step), step, work)
+        following = Course(flown_to.phase, flown_to.mode, grid.size(step), step, work)
         no_event = jnp.zeros_like(flown)
         return tree_where(flown, following, course), seen(course, flown, no_event, course.remaining)
 
@@ -323,7 +323,7 @@ def _(scheme, primals, tangents):
     def root(end, duration, scene, course):
         t = course.time(scene.grid) + duration
         event = _event(logged, end.contacts)
-        return scene.events.root(t, end.phase, end.contacts, event, course.mode)
+        return scene.events.root(t, end.phase, end.contacts, event, end.mode)
 
     still = jnp.zeros_like(duration)
     arguments = (end, duration, scene, course)
@@ -336,8 +336,11 @@ def _(scheme, primals, tangents):
     dduration = jnp.where(logged.happens, -change / jnp.where(moving, rate, 1.0), dplanned)
     dduration = compute_once(dduration, one)
 
-    dend = jax.tree.map(lambda d, rate: d + rate * dduration, dend, motion)
-    return sparse_jvp(partial(_reset, logged), arguments, (dend, dduration, dscene, dcourse))
+    moves = lambda d: jnp.issubdtype(d.dtype, jnp.floating)  # noqa: E731
+    moved = jax.tree.map(
+        lambda d, rate: d + rate * dduration if moves(d) else d, dend, motion
+    )
+    return sparse_jvp(partial(_reset, logged), arguments, (moved, dduration, dscene, dcourse))
 
 
 class _Arrival(NamedTuple):
@@ -346,6 +349,7 @@ class _Arrival(NamedTuple):
     phase: Phase
     contacts: AbstractContacts | None
     work: Float[Array, ""] | None
+    mode: Mode
 
 
 def _fly(
@@ -353,8 +357,8 @@ def _fly(
 ) -> _Arrival:
     events = scene.events
     t = course.time(scene.grid)
-    step = events.flow(scheme, t, duration, course.phase, course.mode)
-    return _Arrival(step.phase, events.contacts(t + duration, step.phase), step.work)
+    end = events.flow(scheme, t, duration, course.phase, course.mode)
+    return _Arrival(end.phase, events.contacts(t + duration, end.phase), end.work, end.mode)
 
 
 def _event(logged: _Logged, contacts: AbstractContacts | None) -> Event:
@@ -368,7 +372,7 @@ def _reset(
     """The world after the event that a flight may end with."""
     t = course.time(scene.grid) + duration
     event = _event(logged, end.contacts)
-    after = scene.events.reset(t, end.phase, end.contacts, event, logged.resolution, course.mode)
+    after = scene.events.reset(t, end.phase, end.contacts, event, logged.resolution, end.mode)
     return _End(end.phase, after.phase, after.mode, duration, end.work)
 
 

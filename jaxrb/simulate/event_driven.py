@@ -12,14 +12,15 @@ from jaxtyping import Array, Float
 
 from .._validate import finite_number, one_of, positive_count, positive_number, step_size
 from ..bodies import ConstantForce, State
-from ..contact import flat_at_rest
+from ..contact import HalfSpaceContacts, flat_at_rest
 from ..flows import AbstractFlow, ExactFlight, LieVariational
 from .course import Status, start_course
 from .detectors import EndOfStep, Interior
 from .differentiate import CheckpointLayout, Program, Scene, trajectory
 from .events import AbstractEvents, NoContacts
 from .frictional_events import DirectImpacts, FrictionalImpacts
-from .impact_events import Impacts
+from .impact_events import AbstractImpacts, Impacts
+from .lasting_events import LastingContacts
 from .method import AbstractMethod, Run
 from .proof import Proved
 from .rest_events import ImpactsAndRest
@@ -148,7 +149,10 @@ class EventDriven(AbstractMethod):
             return dataclasses.replace(self, on_zeno="stop", flow=self.flow.for_long_flights())
         if self.on_zeno is not None:
             return self
-        rest = not world.elastic and _hindrance(world) is None and _rests_as_it_hits(world)
+        simple = not world.frictional and not world.pairs
+        simple = simple and all(flat_at_rest(obstacle) for obstacle in world.obstacles)
+        rest = simple and not world.elastic and _hindrance(world) is None
+        rest = rest and _rests_as_it_hits(world)
         return dataclasses.replace(self, on_zeno="rest" if rest else "stop")
 
     def prepare(self, world, state):
@@ -190,7 +194,7 @@ class EventDriven(AbstractMethod):
             progress=progress,
             continuous=self.dt is None,
         )
-        events = self._events(system)
+        events = self._events(system, grid.dt)
         program = Program(plan, self._blocks(n_bodies, grid.capacity), wanted)
         start = start_course(grid, phase, events)
         status = Status.start(code, start.remaining)
@@ -225,12 +229,17 @@ class EventDriven(AbstractMethod):
             return self.max_impacts_per_step
         return 4096 if self.on_zeno == "rest" else max(64, 16 * n_bodies)
 
-    def _events(self, system: System) -> AbstractEvents:
+    def _events(self, system: System, dt: Float[Array, ""]) -> AbstractEvents:
         if system.contacts is None:
             return NoContacts(system)
         tolerance = Tolerance(self.tolerance, self.penetration)
         if self.on_zeno == "rest":
-            return ImpactsAndRest(system, tolerance)
+            if not system.contact_law.frictional and isinstance(system.contacts, HalfSpaceContacts):
+                return ImpactsAndRest(system, tolerance)
+            return LastingContacts(system, self._impacts(system, tolerance), tolerance, dt)
+        return self._impacts(system, tolerance)
+
+    def _impacts(self, system: System, tolerance: Tolerance) -> AbstractImpacts:
         if not system.contact_law.frictional:
             return Impacts(system, tolerance)
         hypothesis = system.contact_law.searched_by
@@ -262,22 +271,6 @@ def _depth(value: float) -> float:
 
 def _hindrance(world: World) -> str | None:
     """Why contacts cannot last in a world; None where they can."""
-    if world.frictional:
-        return (
-            'on_zeno="rest" is sustained contact without friction: use Frictionless laws '
-            'in World, or on_zeno="stop".'
-        )
-    if world.pairs:
-        return (
-            'on_zeno="rest" is sustained contact with obstacles alone: give World.pairs=() if '
-            'bodies do not touch each other, or use on_zeno="stop".'
-        )
-    for index, obstacle in enumerate(world.obstacles):
-        if not flat_at_rest(obstacle):
-            return (
-                'on_zeno="rest" is sustained contact with half-spaces that stay: '
-                f'World.obstacles[{index}] is another obstacle. Use on_zeno="stop".'
-            )
     if world.obstacles and world.joints:
         return (
             'on_zeno="rest" is sustained contact of free bodies: World.joints must be empty, or '

@@ -108,6 +108,15 @@ class Reset(NamedTuple):
     found: Bool[Array, ""] | np.bool_ = np.True_  # whether its equations were solved
 
 
+class Flown(NamedTuple):
+    """The end of a flight."""
+
+    phase: Phase
+    error: Float[Array, ""]  # of its implicit equations, relative to the one allowed
+    work: Float[Array, ""] | None  # of loads without a potential [J]; None where all have one
+    mode: Mode  # from then on, if nothing happens there
+
+
 class AbstractEvents(eqx.Module):
     """The events of a world, of which every kind of scene has a class of its own.
 
@@ -132,9 +141,9 @@ class AbstractEvents(eqx.Module):
         duration: Float[Array, ""],
         phase: Phase,
         mode: Mode,
-    ) -> Step:
+    ) -> Flown:
         """A flight in a mode, from a time [s] and for a duration [s]."""
-        return _free_flow(scheme, t, duration, phase, self.system)
+        return Flown(*free_flow(scheme, t, duration, phase, self.system), mode)
 
     def contacts(self, t: Float[Array, ""], phase: Phase) -> AbstractContacts | None:
         """Where bodies are closest to what they can hit, at a time [s]."""
@@ -243,5 +252,5 @@ class NoContacts(AbstractEvents):
 
 
 @partial(jax.jit, static_argnums=0)  # a program uses it many times and traces it once
-def _free_flow(scheme: AbstractFlow, t, duration, phase: Phase, system: System) -> Step:
+def free_flow(scheme: AbstractFlow, t, duration, phase: Phase, system: System) -> Step:
     return scheme.step(t, duration, phase, system.dynamics)

@@ -90,7 +90,7 @@ def _iteration(plan: Plan, grid: TimeGrid, events: AbstractEvents, carry: _Carry
     """Flies one trial and takes it, or looks closer."""
     course, status, search = carry.course, carry.status, carry.search
     t, trial, mode = course.time(grid), search.trial, course.mode
-    end, error, work = events.flow(plan.scheme, t, trial, course.phase, mode)
+    end, error, work, mode = events.flow(plan.scheme, t, trial, course.phase, mode)
     t = t + trial
     contacts = events.contacts(t, end)
     guards = events.guards(t, end, contacts, mode, grid.dt)
@@ -107,7 +107,7 @@ def _iteration(plan: Plan, grid: TimeGrid, events: AbstractEvents, carry: _Carry
 
     accept = case.accept
     phase = tree_where(accept, tree_where(case.event, reset.phase, end), course.phase)
-    mode = tree_where(case.event, reset.mode, mode)
+    mode = tree_where(accept, tree_where(case.event, reset.mode, mode), course.mode)
     if work is not None:
         assert course.work is not None
         work = course.work + jnp.where(accept, work, 0.0)

@@ -12,7 +12,7 @@ from ..bodies import Phase
 from ..contact import AtHalfSpaces
 from ..math import tree_where
 from ..math.rarely import where_any
-from .events import AbstractEvents, Contacts, Event, Kind, Reset, gap_at
+from .events import AbstractEvents, Contacts, Event, Flown, Kind, Reset, gap_at
 from .impact_events import impact_guards, least
 from .persistent_contact import bounce, constrained_flow, initially_held, landing, reaction, stand
 from .system import System
@@ -42,7 +42,8 @@ class ImpactsAndRest(AbstractEvents):
         return Resting(held, Accumulation.start(held, phase.position.x))
 
     def flow(self, scheme, t, duration, phase, mode):
-        return constrained_flow(scheme, t, duration, phase, mode.held, self.system)
+        step = constrained_flow(scheme, t, duration, phase, mode.held, self.system)
+        return Flown(*step, mode)
 
     def lasting(self, mode: Resting, like):
         return mode.held
