@@ -337,9 +337,7 @@ def _(scheme, primals, tangents):
     dduration = compute_once(dduration, one)
 
     moves = lambda d: jnp.issubdtype(d.dtype, jnp.floating)  # noqa: E731
-    moved = jax.tree.map(
-        lambda d, rate: d + rate * dduration if moves(d) else d, dend, motion
-    )
+    moved = jax.tree.map(lambda d, rate: d + rate * dduration if moves(d) else d, dend, motion)
     return sparse_jvp(partial(_reset, logged), arguments, (moved, dduration, dscene, dcourse))
 
 

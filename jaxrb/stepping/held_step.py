@@ -11,6 +11,7 @@ slide or stay open, and where they change from one to another the velocity is co
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -18,17 +19,18 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
-from ..bodies import Dynamics, Inertial, Phase
+from ..bodies import Dynamics, Phase
 from ..contact.points import ContactPoints
 from ..flows import AbstractFlow
+from ..math import Vec3, tree_where
 from ..math.autodiff import keep_rule, sparse_jvp
 from .cone import ConeProblem
-from .cone_solver import Tolerances, residual_at
+from .cone_solver import Tolerances, residual_at, search
 from .contact_rows import ContactRows, inertia_arrays, pushed, velocities
 from .rows import Links, Rows
-from .solve_cone import Response, solve_cone
+from .solve_cone import Response, answer
 
 # Of the search for the impulses at the start.
 _ITERATIONS = 20
@@ -102,28 +104,74 @@ def held_step(
         scene: masses, loads and contacts.
         closed: the largest gap of a closed contact [m].
     """
-    start, missed = _starting_impulse(flow, t, duration, phase, held, known.start, scene)
-    end, _, step = _displaced(flow, start, t, duration, phase, held, scene)
-    rows = scene.rows(t + duration, end)
-    touching = held & (jax.lax.stop_gradient(rows.gap) <= closed)
-    problem = scene.problem(rows, end, -rows.drift, touching)
-    solution = solve_cone(problem, known.end, jnp.zeros(0, start.dtype))
-    momentum = problem.momentum(solution.impulse, jnp.zeros(0, start.dtype))
-    after = pushed(end, momentum, scene.dynamics.inertial)
-    residual = jnp.maximum(missed, solution.residual)
-    return HeldStep(after, Impulses(start, solution.impulse), step.error, residual, step.work)
+    fixed = jax.lax.stop_gradient((t, duration, phase, held, known, scene, closed))
+    found, residual = _search(flow, *fixed)
+    start = _starting_impulse(flow, t, duration, phase, held, found.start, scene)
+    end, _, after, step = _displaced(flow, start, t, duration, phase, held, scene)
+    problem = scene.problem(after, end, -after.drift, _touching(after, held, closed))
+    answered = answer(problem, found.end, jnp.zeros(0, start.dtype))
+    momentum = problem.times_mass(answered.velocity)
+    end = dataclasses.replace(
+        end, linear_momentum=Vec3(*momentum[:3]), angular_momentum=Vec3(*momentum[3:])
+    )
+    return HeldStep(end, found, step.error, residual, step.work)
+
+
+def _touching(rows: ContactRows, held, closed):
+    """The contacts held that are still closed."""
+    return held & (jax.lax.stop_gradient(rows.gap) <= closed)
+
+
+def _search(
+    flow, t, duration, phase: Phase, held, known: Impulses, scene: Scene, closed
+) -> tuple[Impulses, Float[Array, ""]]:
+    """The impulses of a step, and the residual of both problems.
+
+    Those at the start are found by repetition: the matrix of the problem is that of the start, the
+    displacement the true one. When they are found, those at the end are. A loop over all keeps the
+    program to one solver.
+    """
+    rows = scene.rows(t, phase)
+    enough = Tolerances.of(known.start.dtype).accepted
+    nothing = jnp.zeros(0, known.start.dtype)
+    known = jax.tree.map(lambda impulse: jnp.where(held, impulse, 0.0), known)
+
+    def unfinished(carry):
+        _, _, ended, turns = carry
+        return ~ended & (turns < _ITERATIONS)
+
+    def turn(carry):
+        (start, end), residual, _, turns = carry
+        there, moved, after, _ = _displaced(flow, start, t, duration, phase, held, scene)
+        displacing = _problem(rows, start, moved, phase, held, scene)
+        missed = residual_at(displacing, start, nothing)
+        last = (missed <= enough) | (turns == _ITERATIONS - 1)
+        ending = scene.problem(after, there, -after.drift, _touching(after, held, closed))
+        problem = tree_where(last, ending, displacing)
+        solution = search(problem, jnp.where(last, end, start), nothing)
+        impulses = Impulses(
+            jnp.where(last, start, solution.impulse), jnp.where(last, solution.impulse, end)
+        )
+        residual = jnp.where(last, jnp.maximum(missed, solution.residual), residual)
+        return impulses, residual, last, turns + 1
+
+    far = jnp.full((), jnp.inf, known.start.dtype)
+    carry = (known, far, jnp.zeros((), bool), jnp.zeros((), jnp.int32))
+    impulses, residual, _, _ = jax.lax.while_loop(unfinished, turn, carry)
+    return impulses, residual
 
 
 def _displaced(flow, impulse, t, duration, phase: Phase, held, scene: Scene):
-    """The end of the flight after impulses at its start, and the displacement of all contacts per
-    duration, as velocities in their frames."""
+    """The end of the flight after impulses at its start; the displacement of all contacts per
+    duration, as velocities in their frames; the contacts there, and the step."""
     rows = scene.rows(t, phase)
     momentum = rows.rows.momentum(jnp.where(held, impulse, 0.0))
     step = flow.step(t, duration, pushed(phase, momentum, scene.dynamics.inertial), scene.dynamics)
     after = scene.rows(t + duration, step.phase)
     (a, b), (a1, b1) = rows.places(phase), rows.places(step.phase)
     slip = rows.along((a1 - a) - (b1 - b)) / duration - 0.5 * (rows.drift + after.drift)
-    return step.phase, jnp.concatenate([(after.gap / duration)[None], slip[1:]]), step
+    moved = jnp.concatenate([(after.gap / duration)[None], slip[1:]])
+    return step.phase, moved, after, step
 
 
 def _problem(rows: ContactRows, impulse, moved, phase: Phase, held, scene: Scene) -> ConeProblem:
@@ -138,31 +186,10 @@ def _problem(rows: ContactRows, impulse, moved, phase: Phase, held, scene: Scene
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _starting_impulse(flow, t, duration, phase, held, known, scene: Scene):
-    """The impulses at the start for which the displacement obeys the law of contact, and the
-    residual: the matrix is that of the start, the displacement the true one."""
-    rows = scene.rows(t, phase)
-    enough = Tolerances.of(known.dtype).accepted
-    nothing = jnp.zeros(0, known.dtype)
-
-    def problem_at(impulse):
-        _, moved, _ = _displaced(flow, impulse, t, duration, phase, held, scene)
-        problem = _problem(rows, impulse, moved, phase, held, scene)
-        return problem, residual_at(problem, impulse, nothing)
-
-    def unfinished(carry):
-        _, _, residual, turns = carry
-        return ~(residual <= enough) & (turns < _ITERATIONS)
-
-    def turn(carry):
-        impulse, problem, _, turns = carry
-        impulse = solve_cone(problem, impulse, nothing).impulse
-        return impulse, *problem_at(impulse), turns + 1
-
-    known = jnp.where(held, known, 0.0)
-    start = (known, *problem_at(known), jnp.zeros((), jnp.int32))
-    impulse, _, residual, _ = jax.lax.while_loop(unfinished, turn, start)
-    return impulse, residual
+def _starting_impulse(flow, t, duration, phase, held, known, scene: Scene) -> Impulse:
+    """The impulses at the start for which the displacement obeys the law of contact, which are
+    known, with their derivatives."""
+    return jnp.where(held, known, 0.0)
 
 
 @partial(_starting_impulse.defjvp, symbolic_zeros=True)
@@ -171,7 +198,7 @@ def _(flow, primals, tangents):
     which it changes in turn."""
     t, duration, phase, held, _, scene = primals
     dt, dduration, dphase, _, _, dscene = tangents
-    impulse, residual = keep_rule(partial(_starting_impulse, flow))(*primals)
+    impulse = keep_rule(partial(_starting_impulse, flow))(*primals)
 
     def displacement(t, duration, phase, scene):
         return _displaced(flow, impulse, t, duration, phase, held, scene)[1], scene.friction
@@ -200,7 +227,7 @@ def _(flow, primals, tangents):
 
     right = response.impulses(dmoved, nothing, dfriction)[0]
     change = jax.lax.custom_linear_solve(matvec, right, solve, solve)
-    return (impulse, residual), (change, jnp.zeros_like(residual))
+    return impulse, change
 
 
 def _repeat(function: Callable, start):

@@ -8,11 +8,11 @@ size, in the units of the contacts; that of the velocities does not depend on it
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Float
 
@@ -25,7 +25,6 @@ from .turns import Semismooth, apply, curnier_map
 _PASSES = 4
 
 
-@jax.custom_jvp
 def solve_cone(problem: ConeProblem, impulse, reaction) -> ConeSolution:
     """Velocities and impulses after contact.
 
@@ -35,12 +34,28 @@ def solve_cone(problem: ConeProblem, impulse, reaction) -> ConeSolution:
             it.
         reaction: likewise, of joint rows [N s].
     """
-    return search(problem, impulse, reaction)
+    found = search(*jax.lax.stop_gradient((problem, impulse, reaction)))
+    after = answer(problem, found.impulse, found.reaction)
+    return ConeSolution(*after, found.residual, found.turns)
 
 
-@partial(solve_cone.defjvp, symbolic_zeros=True)
+class Answer(NamedTuple):
+    """What solves a cone problem."""
+
+    velocity: Float[Array, "6 n_bodies"]
+    impulse: Float[Array, "3 n_contacts"]  # [N s]
+    reaction: Float[Array, " n_rows"]  # of joint rows [N s]
+
+
+@jax.custom_jvp
+def answer(problem: ConeProblem, impulse, reaction) -> Answer:
+    """Impulses that solve a problem, with the derivatives of its solution, and the velocities."""
+    return Answer(problem.velocity(impulse, reaction), impulse, reaction)
+
+
+@partial(answer.defjvp, symbolic_zeros=True)
 def _(primals, tangents):
-    solution = keep_rule(solve_cone)(*primals)
+    solution = keep_rule(answer)(*primals)
     p, q = solution.impulse, solution.reaction
 
     def before(problem: ConeProblem):
@@ -52,13 +67,7 @@ def _(primals, tangents):
     (_, u, _, _), (dv, du, dw, dmu) = found, change
     response = Response.of(primals[0], p, q, u)
     dp, dq, by_impulses = response.impulses(du, dw, dmu)
-    return solution, ConeSolution(
-        dv + by_impulses,
-        dp,
-        dq,
-        jnp.zeros_like(solution.residual),
-        np.zeros(solution.turns.shape, jax.dtypes.float0),
-    )
+    return solution, Answer(dv + by_impulses, dp, dq)
 
 
 class Response(eqx.Module):
