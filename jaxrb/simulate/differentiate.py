@@ -248,7 +248,8 @@ def _fly_block(
 
     def nothing(course: Course, entries):
         like = jax.eval_shape(arcs, course, entries)[1]
-        return course, jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
+        steps, last, struck = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
+        return course, (_at(course, steps), _at(course, last), struck)
 
     entries = (log.flights, log.duration, _Logged(log.event, log.resolution))
     end, flown = if_any(jnp.any(log.flights > 0), arcs, nothing, start, entries)
@@ -256,6 +257,16 @@ def _fly_block(
     if wanted.anything:
         outputs = collect(wanted, scene.times, scheme, log, saved, flown, grid, events)
     return end, outputs
+
+
+def _at(course: Course, flights: Flight | None) -> Flight | None:
+    """Flights that are not flown, at a state: zeros are none, and slots for times that are not met
+    fly from there, with derivatives that would be NaN."""
+    if flights is None:
+        return None
+    phase = jax.lax.stop_gradient(course.phase)
+    phase = jax.tree.map(lambda a, like: jnp.broadcast_to(a, like.shape), phase, flights.phase)
+    return dataclasses.replace(flights, phase=phase)
 
 
 class _Logged(NamedTuple):

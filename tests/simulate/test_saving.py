@@ -1,9 +1,12 @@
 """What is saved along a trajectory, and the record of impacts."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import quick_jit
 
 import jaxrb as rb
 
@@ -139,6 +142,24 @@ def test_chosen_times_do_not_disturb_a_tumbling_body():
     assert_states_equal(sol.final, rb.simulate(world, state, method, 2.0).final, 1e-12)
     # A run that ends within a step flies the same piece of it.
     assert_states_equal(item(sol.states, 3), rb.simulate(world, state, method, 0.79).final, 1e-12)
+
+
+@pytest.mark.parametrize("method", [rb.LGVCI(0.05), rb.EventDriven(rb.ExactFlight(), dt=None)])
+def test_attitudes_between_steps_have_derivatives_in_both_modes(method):
+    """By the inertia, on which flights depend that are taken in vain, for impacts that do not
+    happen."""
+    world, state = tumbling()
+    method = dataclasses.replace(method, max_impacts=8)
+
+    def attitude(inertia):
+        body = rb.RigidBody(world.bodies[0].shape, inertia=inertia)
+        thrown = rb.World([body], world.obstacles)
+        return rb.simulate(thrown, state, method, 0.3, save=rb.SaveAt(ts=[0.27])).states.quaternion
+
+    inertia = jnp.array([5.0, 4.0, 2.6])
+    reverse, forward = (quick_jit(mode(attitude))(inertia) for mode in (jax.jacrev, jax.jacfwd))
+    assert np.abs(forward).max() > 1e-3
+    np.testing.assert_allclose(reverse, forward, rtol=0, atol=1e-15)
 
 
 def test_many_saved_times_and_many_impacts_in_few_steps():
