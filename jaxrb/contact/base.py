@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 import math
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -21,6 +21,9 @@ from ..math import Vec3
 from ..math.materialize import compute_once
 from .clearance import Clearance, Proof, View
 from .single import Side, SingleContact
+
+if TYPE_CHECKING:
+    from .points import ContactPoints
 
 
 class ContactKinematics(eqx.Module):
@@ -86,6 +89,11 @@ class AbstractContacts(eqx.Module):
     @abc.abstractmethod
     def _chosen(self, phase: Phase, which: Bool[Array, "..."]) -> Chosen:
         """What is known of the one contact for which `which` holds; zero and none without one."""
+
+    @abc.abstractmethod
+    def points(self) -> tuple[ContactPoints, ...]:
+        """The same contacts as rows of points, whose bodies are known; in the order of the gaps,
+        one row after the other."""
 
     def single(self, phase: Phase, which: Bool[Array, "..."], inertial: Inertial) -> SingleContact:
         """The one contact for which `which` holds; without one, some contact that recedes."""

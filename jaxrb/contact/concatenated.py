@@ -58,6 +58,9 @@ class Mixed(AbstractContacts):
                     sides.append((body, arm))
         return Chosen(normal, tuple(sides), drift)
 
+    def points(self):
+        return tuple(row for contacts in self.found for row in contacts.points())
+
     def _split(self, row: Array) -> list[Array]:
         shapes = [contacts.gap.shape for contacts in self.found]
         ends = np.cumsum([0, *(int(np.prod(shape)) for shape in shapes)])

@@ -24,6 +24,7 @@ from ..shapes.base import components
 from ..shapes.csg.extremum import Searched
 from .base import AbstractContacts, AbstractContactSet, Chosen, ContactKinematics, Surface
 from .clearance import Clearance, Reach, Separation, View
+from .points import ContactPoints, Incidence, Points
 from .single import at
 
 
@@ -67,6 +68,17 @@ class AtHalfSpaces(AbstractContacts):
         moving = zeros_like(normal) if self.surface is None else at(which, self.surface.velocity)
         return Chosen(normal, (side,), moving)
 
+    def points(self):
+        shape = self.gap.shape
+
+        def row(tree):
+            return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, shape).reshape(-1), tree)
+
+        bodies = Incidence(tuple(np.repeat(np.arange(shape[0]), shape[1]).tolist()))
+        sides = (Points(bodies, row(self.point), row(self.lever)),)
+        round_off, surface = row((self.round_off, self.surface))
+        return (ContactPoints(row(self.gap), round_off, row(self.normal), sides, surface),)
+
 
 class HalfSpaceContacts(AbstractContactSet):
     """The pairs of all bodies with all half-spaces."""
@@ -89,10 +101,11 @@ class HalfSpaceContacts(AbstractContactSet):
         """Bodies in an order in which those of one kind of shape are next to each other;
         half-spaces with the number of the obstacle that each bounds.
 
-        With `standing` the parts of each body are strictly convex, so that a contact can last.
+        With `standing` the parts of each body are those by which it can stand on a plane, such as
+        its corners, so that a contact can last.
         """
         shapes = [body.centered_shape() for body in bodies]
-        solids = [shape.strictly_convex_parts() if standing else shape.parts() for shape in shapes]
+        solids = [shape.standing_parts() if standing else shape.parts() for shape in shapes]
         n_parts = max(map(len, solids))
         groups: list[list[tuple[AbstractSolid, ...]]] = []
         for solid in solids:

@@ -213,7 +213,7 @@ def with_obstacles(
     if planes[False]:
         sets.append(HalfSpaceContacts.of(bodies, planes[False], standing=standing))
     if planes[True]:
-        found = HalfSpaceContacts.of(bodies, planes[True])
+        found = HalfSpaceContacts.of(bodies, planes[True], standing=standing)
         sets.append(MovingHalfSpaceContacts(found, Motions.of(movers, args)))
     for colliders, contacts in kinds.stacked():
         own, moved_by = zip(*contacts, strict=True)

@@ -72,6 +72,9 @@ class ContactPoints(AbstractContacts):
     sides: tuple[Points, ...]  # two, or the one opposite to an obstacle
     surface: Surface | None = None  # of obstacles that move
 
+    def points(self):
+        return (self,)
+
     def _kinematics(self, phase: Phase, inertial: Inertial) -> ContactKinematics:
         zero = jnp.zeros_like(self.gap)
         spin, inverse_mass, bend, arms = zero, zero, zero, zero

@@ -14,9 +14,10 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from ..bodies import Phase
-from ..math import Vec3, direction, dot, norm, rotate_inverse, zeros_like
+from ..math import Quat, Vec3, direction, dot, norm, rotate_inverse, zeros_like
 from .base import AbstractContacts, AbstractContactSet, Chosen, ContactKinematics
 from .clearance import Clearance, Separation, View
+from .points import ContactPoints, Incidence, Points
 from .single import at
 
 
@@ -28,6 +29,7 @@ class BetweenBalls(AbstractContacts):
     normal: Vec3  # from the second ball (column) into the first (row), world
     distance: Float[Array, "n n"]  # of the centres [m]
     radius: Float[Array, " n"]  # [m]
+    orientation: Quat  # (n,)
     start: int = eqx.field(static=True)  # the first ball among the bodies
 
     def _kinematics(self, phase, inertial):
@@ -55,6 +57,23 @@ class BetweenBalls(AbstractContacts):
             turn = at(body, phase.orientation)
             arms.append((body, rotate_inverse(turn, normal) * (at(own, self.radius) * sign)))
         return Chosen(normal, tuple(arms), zeros_like(normal))
+
+    def points(self):
+        """Of all of the square: each contact from both sides, and no contact of a ball with
+        itself, of which the gap is its diameter."""
+        shape, zero = self.gap.shape, jnp.zeros_like(self.gap)
+
+        def row(tree):
+            return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, shape).reshape(-1), tree)
+
+        sides = []
+        for place, spread, sign in zip(np.indices(shape), (_columns, _rows), (-1, 1), strict=True):
+            bodies = Incidence(tuple((place.reshape(-1) + self.start).tolist()))
+            turn, radius = spread((self.orientation, self.radius))
+            arm = rotate_inverse(turn, self.normal) * (radius * sign)
+            sides.append(Points(bodies, row(arm), row(Vec3(zero, zero, zero))))
+        gap, round_off, normal = row((self.gap, self.round_off, self.normal))
+        return (ContactPoints(gap, round_off, normal, tuple(sides)),)
 
     def _bodies(self, which: Bool[Array, "n n"], phase: Phase) -> list[Bool[Array, " n_bodies"]]:
         """Which body is the first of the contact for which `which` holds, and the second."""
@@ -85,7 +104,9 @@ class BallContacts(AbstractContactSet):
 
     def _find(self, t, phase):
         n = self.radius.shape[0]
-        position = jax.tree.map(lambda leaf: leaf[self.start : self.start + n], phase.position)
+        position, orientation = jax.tree.map(
+            lambda leaf: leaf[self.start : self.start + n], (phase.position, phase.orientation)
+        )
         apart = _columns(position) - _rows(position)
         # Balls with one centre are as deep in each other along any normal.
         normal, distance = direction(apart)
@@ -94,7 +115,7 @@ class BallContacts(AbstractContactSet):
         gap = jnp.where(self._itself, radii, distance - radii)
         size = norm(position)
         round_off = 8 * jnp.finfo(gap.dtype).eps * (_columns(size) + _rows(size) + radii)
-        return BetweenBalls(gap, round_off, normal, safe, self.radius, self.start)
+        return BetweenBalls(gap, round_off, normal, safe, self.radius, orientation, self.start)
 
     def unproved(self):
         return None

@@ -139,6 +139,17 @@ class AbstractSolid(AbstractShape):
             'on_zeno="stop", or spheres, ellipsoids, capsules, boxes, polyhedra and their unions.'
         )
 
+    def standing_parts(self) -> tuple[AbstractSolid, ...]:
+        """Solids that have the same convex hull, by whose lowest points it can stand on a plane.
+
+        The strictly convex ones where it has such; a cylinder or a cone has more of its rims, to
+        stand on a face. Others, as implicit solids, have their lowest point alone.
+        """
+        try:
+            return self.strictly_convex_parts()
+        except ValueError:
+            return self.parts()
+
     def uniform_moments(self) -> Moments:
         """The moments at density 1; by quadrature, for solids without a closed form.
 

@@ -6,8 +6,10 @@ from jaxtyping import Array, Float
 from ..math import Vec3
 from ..math.safe import safe_sqrt
 from .base import AbstractSolid, Moments, flat_sign, length_parameter
+from .circle import rim
 from .csg.normal_form import Surfaces, planes, quadric
 from .cylinder import rim_support
+from .point import Point
 
 
 class Cone(AbstractSolid):
@@ -38,6 +40,10 @@ class Cone(AbstractSolid):
         apex = (1 + side) / 2
         point = Vec3(rim.x * (1 - apex), rim.y * (1 - apex), self.height * apex)
         return jnp.maximum(at_rim, at_apex), point
+
+    def standing_parts(self):
+        zero = jnp.zeros_like(self.height)
+        return (Point(jnp.stack([zero, zero, self.height])), *rim(self.radius, zero))
 
     @property
     def is_convex(self):

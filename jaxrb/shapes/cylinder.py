@@ -8,6 +8,7 @@ from jaxtyping import Array, Float
 from ..math import Vec3
 from ..math.safe import safe_sqrt
 from .base import AbstractSolid, Moments, flat_sign, length_parameter
+from .circle import rim
 from .csg.normal_form import Surfaces, planes, quadric
 
 
@@ -46,6 +47,9 @@ class Cylinder(AbstractSolid):
         axis = jnp.array([[0.0, 0.0, 1.0], [0.0, 0.0, -1.0]], half.dtype)
         ends = planes(axis, jnp.stack([half, half]))
         return Surfaces(jnp.concatenate([side, ends]), (False, True, True))
+
+    def standing_parts(self):
+        return rim(self.radius, self.half_height) + rim(self.radius, -self.half_height)
 
     @property
     def is_convex(self):

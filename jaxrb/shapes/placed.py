@@ -69,6 +69,10 @@ class Placed(AbstractSolid):
         parts = self.shape.strictly_convex_parts()
         return tuple(Placed(part, self.position, self.quaternion) for part in parts)
 
+    def standing_parts(self):
+        parts = self.shape.standing_parts()
+        return tuple(Placed(part, self.position, self.quaternion) for part in parts)
+
     def lengths(self):
         return self.shape.lengths()
 

@@ -53,6 +53,9 @@ class Rounded(AbstractSolid):
     def strictly_convex_parts(self):
         return tuple(Rounded(part, self.radius) for part in self.shape.strictly_convex_parts())
 
+    def standing_parts(self):
+        return tuple(Rounded(part, self.radius) for part in self.shape.standing_parts())
+
     @property
     def is_convex(self):
         return self.shape.is_convex

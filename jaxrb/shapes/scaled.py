@@ -44,6 +44,9 @@ class Scaled(AbstractSolid):
     def strictly_convex_parts(self):
         return tuple(Scaled(part, self.factor) for part in self.shape.strictly_convex_parts())
 
+    def standing_parts(self):
+        return tuple(Scaled(part, self.factor) for part in self.shape.standing_parts())
+
     @property
     def is_convex(self):
         return self.shape.is_convex

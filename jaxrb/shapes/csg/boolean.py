@@ -39,6 +39,9 @@ class Union(AbstractSolid):
     def strictly_convex_parts(self):
         return self.a.strictly_convex_parts() + self.b.strictly_convex_parts()
 
+    def standing_parts(self):
+        return self.a.standing_parts() + self.b.standing_parts()
+
     def distance_map(self, point: Vec3):
         return jnp.minimum(self.a.distance_map(point), self.b.distance_map(point))
 
