@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import abc
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -23,14 +24,16 @@ class AbstractJoint(eqx.Module):
         body: index in `World.bodies`.
         anchor: the point of the body, body frame, from its centre of mass [m], shape (3,).
         other: index of the other body; None means the world.
-        other_anchor: the point of the other body, in its frame and from its centre of mass, or
-            of the world, world frame [m], shape (3,).
     """
 
     body: eqx.AbstractVar[int]
     anchor: eqx.AbstractVar[Float[Array, "3"]]
     other: eqx.AbstractVar[int | None]
-    other_anchor: eqx.AbstractVar[Float[Array, "3"]]
+
+    @abc.abstractmethod
+    def held_at(self) -> Float[Array, "3"]:
+        """The point of the other body, in its frame and from its centre of mass, or of the world,
+        world frame [m], shape (3,)."""
 
     @property
     def bodies(self) -> tuple[int, ...]:
@@ -66,7 +69,7 @@ class AbstractMovingJoint(AbstractJoint):
 
 
 class Ends(NamedTuple):
-    """The attributes of `AbstractJoint`."""
+    """The attributes of a joint."""
 
     body: int
     anchor: Array
@@ -75,7 +78,7 @@ class Ends(NamedTuple):
 
 
 def ends(kind: str, body: Any, anchor: Any, other: Any, other_anchor: Any) -> Ends:
-    """The attributes of `AbstractJoint`, checked.
+    """The attributes of a joint, checked.
 
     Raises:
         ValueError: naming the argument of `kind` that is not understood.

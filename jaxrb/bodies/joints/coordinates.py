@@ -85,11 +85,10 @@ class Angles(AbstractCoordinate):
         along = dot(e.v, self.axis)
         cosine, sine = jnp.cos(middle / 2), jnp.sin(middle / 2)
         w, s = e.w * cosine + along * sine, along * cosine - e.w * sine
-        flip = jnp.where((w < 0) | ((w == 0) & (s < 0)), -1.0, 1.0).astype(w.dtype)
-        none = (w == 0) & (s == 0)
-        return middle + 2 * jnp.arctan2(
-            jnp.where(none, 0.0, s * flip), jnp.where(none, 1.0, w * flip)
-        )
+        flip = jnp.where(w < 0, -1.0, 1.0).astype(w.dtype)
+        # A tilt by half a turn leaves no twist, and arctan2 no derivative.
+        beyond = 2 * jnp.arctan2(s * flip, jnp.where((w == 0) & (s == 0), 1.0, w * flip))
+        return middle + beyond + jnp.where(beyond <= -np.pi, 2 * np.pi, 0.0).astype(w.dtype)
 
 
 class Displacements(AbstractCoordinate):

@@ -59,5 +59,8 @@ class Distance(AbstractJoint):
         between = real_array(point, "Distance.point") - real_array(other_point, "other_point")
         return Distance(body, anchor, norm(Vec3.of(between)), other, other_anchor)
 
+    def held_at(self) -> Float[Array, "3"]:
+        return self.other_anchor
+
     def __repr__(self) -> str:
         return readable(self)

@@ -74,7 +74,7 @@ class Ends(eqx.Module):
             Incidence(tuple(at(joint.body) for _, joint in joints)),
             Incidence(tuple(-1 if j.other is None else at(j.other) for _, j in joints)),
             stacked([joint.anchor for _, joint in joints], dtype),
-            stacked([joint.other_anchor for _, joint in joints], dtype),
+            stacked([joint.held_at() for _, joint in joints], dtype),
         )
 
     def pose(self, phase: Phase) -> Pose:

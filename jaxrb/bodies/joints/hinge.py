@@ -127,5 +127,8 @@ class Hinge(AbstractMovingJoint):
             **options,
         )
 
+    def held_at(self) -> Float[Array, "3"]:
+        return self.other_anchor
+
     def __repr__(self) -> str:
         return readable(self)

@@ -61,5 +61,8 @@ class Pin(AbstractJoint):
         here, there = places("Pin", state, body, other)
         return Pin(body, here.point(point, "Pin.point"), there.point(point, "Pin.point"), other)
 
+    def held_at(self) -> Float[Array, "3"]:
+        return self.point
+
     def __repr__(self) -> str:
         return readable(self)

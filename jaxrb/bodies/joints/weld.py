@@ -61,5 +61,8 @@ class Weld(AbstractJoint):
         place = there.point(here.position.array(), "Weld.anchor")
         return Weld(body, other, ORIGIN, place, reference=here.reference(there))
 
+    def held_at(self) -> Float[Array, "3"]:
+        return self.other_anchor
+
     def __repr__(self) -> str:
         return readable(self)
