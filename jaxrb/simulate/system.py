@@ -60,6 +60,7 @@ def build(
     *,
     standing: bool = False,
     principal: bool = False,
+    pivots: bool = True,
 ) -> tuple[System, Phase]:
     """The component form of a world and of its state, in the dtype of the state.
 
@@ -69,6 +70,8 @@ def build(
         args: of the loads, and of obstacles that move.
         standing: whether contacts can last (see `HalfSpaceContacts.of`).
         principal: whether the flow needs the principal axes of the bodies.
+        pivots: whether pinned bodies turn about their points, as the flows have it; if not, their
+            pins are rows like all joints, and to contacts they are free.
 
     Raises:
         ValueError: if the state does not fit the world, in number or in precision.
@@ -87,14 +90,15 @@ def build(
     world, state = eqx.combine(numbers, indices)
     order = body_order(world)
     bodies = [world.bodies[i].centered() for i in order]
-    inertial = Inertial.of(bodies, dtype, [world.pins[i] for i in order], principal=principal)
+    pins = [world.pins[i] if pivots else None for i in order]
+    inertial = Inertial.of(bodies, dtype, pins, principal=principal)
     place = np.argsort(order)
     pairs = [(int(place[i]), int(place[j])) for i, j in world.pairs]
-    pinned = [world.pins[i] is not None for i in order]
+    pinned = [pin is not None for pin in pins]
     contacts = all_contacts(
         bodies, world.obstacles, pairs, pinned=pinned, args=args, standing=standing
     )
-    if contacts is not None and world.joints and world.frictional:
+    if contacts is not None and any(pinned) and world.frictional:
         _check_pinned_friction(world, contacts)
     dynamics = _dynamics(world, inertial, args, order)
     law = world.contact_law if contacts is None else _law(world, contacts)

@@ -181,6 +181,8 @@ def test_angles_between_limits_are_followed_beyond_half_a_turn():
         np.testing.assert_allclose(rows.coordinates.value(phase), angle, rtol=1e-14)
         np.testing.assert_array_equal(rows.coordinates.lower, 0.0)
         np.testing.assert_array_equal(rows.coordinates.upper, 4.5)
+        np.testing.assert_allclose(rows.limited.value(phase), angle, rtol=1e-14)
+        assert rows.rubbing is None
 
 
 def test_half_a_turn_exactly():
@@ -335,6 +337,19 @@ def code_of(joints, state):
     world = rb.World(BODIES, joints=joints, pairs=())
     system, phase = build(world, state)
     return int(initial_code(jnp.zeros(()), world, state, system, phase, 0.0))
+
+
+def test_pins_are_rows_where_bodies_do_not_turn_about_them():
+    pin = rb.Pin(1, (0.0, 0.0, 1.0), (0.3, 0.2, 0.1))
+    world = rb.World(BODIES, joints=[pin], pairs=())
+    held, _ = build(world, STATE)
+    free, phase = build(world, STATE, pivots=False)
+    assert held.inertial.pivot is not None and free.inertial.pivot is None
+    rows = joint_rows(world, free.inertial)
+    off, slip = rb.constraint_violation(world, STATE)
+    np.testing.assert_allclose(rows.violation(phase), off[1], rtol=1e-14)
+    np.testing.assert_allclose(rows.rate(phase, free.inertial), slip[1], rtol=1e-13)
+    assert joint_rows(rb.World(BODIES), free.inertial) is None
 
 
 def test_starts_that_violate_a_joint():

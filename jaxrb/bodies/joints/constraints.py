@@ -8,7 +8,7 @@ holds a point.
 from __future__ import annotations
 
 import abc
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -169,7 +169,8 @@ class SameDistance(AbstractConstraint):
 
     @classmethod
     def of(cls, joints, ends, scale):
-        return cls(ends, scale, jnp.stack([j.length.astype(scale.dtype) for _, j in joints]))
+        own: list[Any] = [joint for _, joint in joints]
+        return cls(ends, scale, jnp.stack([joint.length.astype(scale.dtype) for joint in own]))
 
     def violation(self, phase):
         d = self.ends.pose(phase).separation
@@ -192,8 +193,8 @@ CONSTRAINTS: tuple[tuple[type[AbstractConstraint], tuple[type[AbstractJoint], ..
 
 def _axes(joints: Numbered, dtype: DTypeLike) -> tuple[Vec3, Vec3, tuple[Vec3, Vec3]]:
     """The axis in the body frame and in that of the other body, and two across the latter."""
-    own = [joint for _, joint in joints]
-    frames = Frames.of([joint.axis for joint in own], dtype)  # pyright: ignore
+    own: list[Any] = [joint for _, joint in joints]
+    frames = Frames.of([joint.axis for joint in own], dtype)
     turn = references(own, dtype)
     one, two = (rotate(turn, b) for b in frames.across)
     return frames.axis, rotate(turn, frames.axis), (one, two)

@@ -92,7 +92,7 @@ class Ends(eqx.Module):
         if world.all():
             return at_rest
         found = self.second.gather((phase.position, phase.orientation))
-        return tree_where(world, at_rest, found) if world.any() else found
+        return tree_where(jnp.asarray(world), at_rest, found) if world.any() else found
 
 
 class Side(eqx.Module):
@@ -124,7 +124,9 @@ class Directions(eqx.Module):
         away = joined([row.other_lever for _, row in rows])
         opposite = -linear
         if none.any():
-            opposite, away = tree_where(none, zeros_like((opposite, away)), (opposite, away))
+            opposite, away = tree_where(
+                jnp.asarray(none), zeros_like((opposite, away)), (opposite, away)
+            )
         return Directions(
             (
                 Side(Incidence(first), linear, joined([row.lever for _, row in rows])),

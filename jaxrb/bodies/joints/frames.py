@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array
 
 from ...math import Quat, Vec3, cross, dot
-from .base import AbstractJoint
 from .ends import Pose
 
-AXES = tuple(np.eye(3))
 
-
-def references(joints: Sequence[AbstractJoint], dtype: DTypeLike) -> Quat:
-    """The reference orientations, of length one; components of shape (n_joints,)."""
-    given = [joint.reference.astype(dtype) for joint in joints]  # pyright: ignore
-    return Quat.of(jnp.stack(given)).normalized()
+def references(joints: Sequence[Any], dtype: DTypeLike) -> Quat:
+    """The reference orientations of joints that have one, of length one; components of shape
+    (n_joints,)."""
+    return Quat.of(jnp.stack([joint.reference.astype(dtype) for joint in joints])).normalized()
 
 
 class Frames(eqx.Module):
@@ -67,4 +64,5 @@ def basis(like: Array) -> tuple[Vec3, Vec3, Vec3]:
 def rotation_rows(e: Quat) -> tuple[Vec3, Vec3, Vec3]:
     """The derivatives of the components of 2 v by the relative rotation in the body frame, of a
     rotation e = (w, v): w Omega + v x Omega."""
-    return tuple(unit * e.w + cross(unit, e.v) for unit in basis(e.w))  # pyright: ignore
+    x, y, z = (unit * e.w + cross(unit, e.v) for unit in basis(e.w))
+    return x, y, z

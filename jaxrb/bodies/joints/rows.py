@@ -29,11 +29,15 @@ class JointRows(eqx.Module):
 
     Attributes:
         constraints: the conditions that occur.
-        coordinates: of hinges and sliders; None where there are none.
+        coordinates: of hinges and sliders; None where there are none, as in the following.
+        limited: of those with limits.
+        rubbing: of those with dry friction.
     """
 
     constraints: tuple[AbstractConstraint, ...]
     coordinates: JointCoordinates | None
+    limited: JointCoordinates | None
+    rubbing: JointCoordinates | None
 
     @staticmethod
     def of(
@@ -54,7 +58,12 @@ class JointRows(eqx.Module):
             if own:
                 ends = Ends.of(own, place, dtype)
                 found.append(condition.of(own, ends, _scale(ends, inertial)))
-        return JointRows(tuple(found), JointCoordinates.of(joints, dtype, place))
+        return JointRows(
+            tuple(found),
+            JointCoordinates.of(joints, dtype, place),
+            JointCoordinates.of(joints, dtype, place, having="limits"),
+            JointCoordinates.of(joints, dtype, place, having="friction"),
+        )
 
     @property
     def joints(self) -> tuple[int, ...]:
