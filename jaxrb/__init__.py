@@ -16,14 +16,19 @@ from ._help import publish
 from .bodies import (
     ConstantForce as ConstantForce,
     Damper as Damper,
+    Distance as Distance,
     Drag as Drag,
     Force as Force,
+    Hinge as Hinge,
+    Motor as Motor,
     Pin as Pin,
     RigidBody as RigidBody,
+    Slider as Slider,
     Spring as Spring,
     State as State,
     Thruster as Thruster,
     Torque as Torque,
+    Weld as Weld,
 )
 from .contact import Moving as Moving
 from .control import (
@@ -89,6 +94,9 @@ from .simulate import (
     constraint_violation as constraint_violation,
     energy as energy,
     gaps as gaps,
+    joint_coordinates as joint_coordinates,
+    joint_velocities as joint_velocities,
+    joint_violations as joint_violations,
     kinetic_energy as kinetic_energy,
     linear_momentum as linear_momentum,
     mean_reaction_forces as mean_reaction_forces,

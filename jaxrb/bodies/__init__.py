@@ -7,13 +7,21 @@ from .forces import (
     Damper as Damper,
     Drag as Drag,
     Force as Force,
+    Motor as Motor,
     Spring as Spring,
     Thruster as Thruster,
     Torque as Torque,
     Wrench as Wrench,
 )
 from .inertial import Inertial as Inertial
-from .joints import Pin as Pin
+from .joints import (
+    AbstractJoint as AbstractJoint,
+    Distance as Distance,
+    Hinge as Hinge,
+    Pin as Pin,
+    Slider as Slider,
+    Weld as Weld,
+)
 from .phase import Phase as Phase
 from .rigid_body import RigidBody as RigidBody
 from .spin import SpinBounds as SpinBounds, spin_bounds as spin_bounds

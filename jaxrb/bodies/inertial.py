@@ -24,7 +24,7 @@ from ..math import (
 )
 from ..math.principal import PrincipalAxes
 from ..math.small import stack_inertia
-from .joints import Pin
+from .joints.pin import Pin
 from .phase import Phase
 from .rigid_body import RigidBody
 

@@ -2,6 +2,11 @@
 
 from .batch import simulate_batch as simulate_batch
 from .event_driven import LGVCI as LGVCI, EventDriven as EventDriven
+from .joint_observables import (
+    joint_coordinates as joint_coordinates,
+    joint_velocities as joint_velocities,
+    joint_violations as joint_violations,
+)
 from .method import AbstractMethod as AbstractMethod
 from .observables import (
     angular_momentum as angular_momentum,

@@ -27,7 +27,7 @@ def describe_world(world: World) -> str:
     if world.obstacles:
         parts.append("over " + _obstacles(world))
     if world.joints:
-        parts.append(f"{len(world.joints)} pinned")
+        parts.append("joints: " + _counted(world.joints))
     if len(world.bodies) > 1:
         parts.append(_number(len(world.pairs), "pair") + " that can touch")
     if world.forces:

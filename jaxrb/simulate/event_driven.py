@@ -313,6 +313,12 @@ def _rests_as_it_hits(world: World) -> bool:
 def _for_flow(flow: AbstractFlow, world: World, state: State) -> State:
     """The state with what the flow advances; raises `ValueError` if they do not fit."""
     name = type(flow).__name__
+    beyond = world.joints_beyond_pins
+    if beyond is not None:
+        raise ValueError(
+            f"EventDriven knows joints that pin a body to the world, at most one Pin for each; "
+            f"{beyond}. Use MoreauJean for this world."
+        )
     if world.joints and not flow.has_pins:
         raise ValueError(
             f"{name} does not know joints: World.joints must be empty, or use another flow such "

@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..bodies import ConstantForce, Inertial, State, stretch as stretches
+from ..bodies import Inertial, State, stretch as stretches
 from ..bodies.state import to_phase
 from ..math import Vec3, cross, dot, rotate, rotate_inverse
-from .system import build, partners
+from .system import build, loads_of, partners
 from .world import World
 
 
@@ -74,12 +74,11 @@ def kinetic_energy(world: World, state: State) -> Float[Array, ""]:
 
 def potential_energy(world: World, state: State) -> Float[Array, ""]:
     """The potential energy of gravity and constant forces, -sum of (m g + F).x, zero at the world's
-    origin, and of all other forces that have one [J]."""
+    origin, and of all other forces and springs in joints that have one [J]."""
     inertial = Inertial.of(world.bodies, state.position.dtype)
     gravity = Vec3.of(world.accelerations().astype(state.position.dtype))
     energy = -jnp.sum(inertial.mass * dot(gravity, Vec3.of(state.position)))
-    others = (load for load in world.forces if not isinstance(load, ConstantForce))
-    parts = [part for load in others for part in load.parts()]
+    parts = loads_of(world, state.position.dtype)
     phase = to_phase(state, inertial)
     return sum((part.potential(phase) for part in parts if part.conservative), energy)
 
@@ -122,7 +121,11 @@ def constraint_violation(world: World, state: State) -> tuple[Array, Array]:
         The distance of each pinned body from its point [m], and the velocity of the body
         there [m/s]; 0 for free bodies. `EnergyMidpoint` keeps the first at round-off and the
         second at O(dt^2), the other flows both at round-off.
+
+    Raises:
+        ValueError: if there are other joints than pins to the world: `joint_violations` knows all.
     """
+    _check_pins(world, "joint_violations knows all joints")
     inertial = Inertial.of(world.bodies, state.position.dtype, world.pins)
     off, slip = inertial.constraint_violation(to_phase(state, inertial))
     return off.array(), slip.array()
@@ -133,7 +136,11 @@ def reaction_forces(world: World, state: State) -> Float[Array, "n_bodies 3"]:
 
     m (a - g) with the acceleration a of the centre of mass that follows from Euler's equations
     about the pivot.
+
+    Raises:
+        ValueError: if there are other joints than pins to the world.
     """
+    _check_pins(world, "of others the method that moves them knows the forces")
     inertial = Inertial.of(world.bodies, state.position.dtype, world.pins)
     pivot = inertial.pivot
     if pivot is None:
@@ -163,7 +170,11 @@ def mean_reaction_forces(
 
     Returns:
         Shape (n - 1, n_bodies, 3).
+
+    Raises:
+        ValueError: if there are other joints than pins to the world.
     """
+    _check_pins(world, "of others the method that moves them knows the forces")
     inertial = Inertial.of(world.bodies, states.position.dtype, world.pins)
     if inertial.pivot is None:
         return jnp.zeros_like(states.position[1:])
@@ -172,3 +183,10 @@ def mean_reaction_forces(
     gravity = world.accelerations().astype(change.dtype)[None]
     force = inertial.mass[None, :, None] * (change - gravity)
     return jnp.where(inertial.pivot.pinned[None, :, None], force, 0.0)
+
+
+def _check_pins(world: World, remedy: str) -> None:
+    """Raises `ValueError` where there are other joints than pins."""
+    beyond = world.joints_beyond_pins
+    if beyond is not None:
+        raise ValueError(f"This is of bodies pinned to the world; {beyond}: {remedy}.")

@@ -63,9 +63,9 @@ class RESULTS(Codes):
         "obstacle exactly flat."
     )
     joint_violated = (
-        "A pinned body does not satisfy its joint at the start: its position must be "
+        "A body does not satisfy its joint at the start. Pinned to the world, its position must be "
         "point - R anchor and its velocity -R (angular_velocity x anchor), with the rotation R "
-        "of State.quaternion."
+        "of State.quaternion; jaxrb.joint_violations(world, state) tells of all joints."
     )
     invalid_contact_law = (
         "The restitution of World.contact_law must lie in [0, 1], its friction be 0 or more."

@@ -8,9 +8,12 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
-from ..bodies import ConstantForce, Dynamics, Inertial, Phase, State
+from ..bodies import AbstractLoad, ConstantForce, Dynamics, Inertial, Phase, State
+from ..bodies.forces import joint_loads
+from ..bodies.joints.rows import JointRows
 from ..bodies.rigid_body import possible_inertia
 from ..bodies.state import UNIT_TOLERANCE, check_bodies, from_phase, to_phase
 from ..contact import AbstractContactSet, AtHalfSpaces, Moving, all_contacts
@@ -57,6 +60,7 @@ def build(
     *,
     standing: bool = False,
     principal: bool = False,
+    pivots: bool = True,
 ) -> tuple[System, Phase]:
     """The component form of a world and of its state, in the dtype of the state.
 
@@ -66,6 +70,8 @@ def build(
         args: of the loads, and of obstacles that move.
         standing: whether contacts can last (see `HalfSpaceContacts.of`).
         principal: whether the flow needs the principal axes of the bodies.
+        pivots: whether pinned bodies turn about their points, as the flows have it; if not, their
+            pins are rows like all joints, and to contacts they are free.
 
     Raises:
         ValueError: if the state does not fit the world, in number or in precision.
@@ -84,14 +90,15 @@ def build(
     world, state = eqx.combine(numbers, indices)
     order = body_order(world)
     bodies = [world.bodies[i].centered() for i in order]
-    inertial = Inertial.of(bodies, dtype, [world.pins[i] for i in order], principal=principal)
+    pins = [world.pins[i] if pivots else None for i in order]
+    inertial = Inertial.of(bodies, dtype, pins, principal=principal)
     place = np.argsort(order)
     pairs = [(int(place[i]), int(place[j])) for i, j in world.pairs]
-    pinned = [world.pins[i] is not None for i in order]
+    pinned = [pin is not None for pin in pins]
     contacts = all_contacts(
         bodies, world.obstacles, pairs, pinned=pinned, args=args, standing=standing
     )
-    if contacts is not None and world.joints and world.frictional:
+    if contacts is not None and any(pinned) and world.frictional:
         _check_pinned_friction(world, contacts)
     dynamics = _dynamics(world, inertial, args, order)
     law = world.contact_law if contacts is None else _law(world, contacts)
@@ -104,8 +111,7 @@ def _dynamics(world: World, inertial: Inertial, args: Any, order: np.ndarray) ->
     """Constant forces act as gravity does, which every scheme takes exactly."""
     constant = any(isinstance(load, ConstantForce) for load in world.forces)
     gravity = Vec3.of(world.accelerations()[order] if constant else world.gravity)
-    others = (load for load in world.forces if not isinstance(load, ConstantForce))
-    loads = tuple(part for load in others for part in load.parts())
+    loads = loads_of(world, inertial.mass.dtype)
     numbers, rest = eqx.partition(args, eqx.is_array_like)
     in_order = np.array_equal(order, np.arange(len(order)))
     return Dynamics(
@@ -116,6 +122,22 @@ def _dynamics(world: World, inertial: Inertial, args: Any, order: np.ndarray) ->
         rest if loads else None,
         None if in_order else tuple(order.tolist()),
     )
+
+
+def loads_of(world: World, dtype: DTypeLike) -> tuple[AbstractLoad, ...]:
+    """All loads but constant forces, each with a potential or none: those of forces, and of the
+    springs and dampers in joints."""
+    others = (load for load in world.forces if not isinstance(load, ConstantForce))
+    known = [load.in_joints(world.joints, dtype) for load in others]
+    loads = (*known, *joint_loads(world.joints, dtype))
+    return tuple(part for load in loads for part in load.parts())
+
+
+def joint_rows(world: World, inertial: Inertial) -> JointRows | None:
+    """The rows of all joints, pins included, for phases of a system; None without joints."""
+    if not world.joints:
+        return None
+    return JointRows.of(world.joints, inertial, body_order(world).tolist())
 
 
 def _law(world: World, contacts: AbstractContactSet) -> AbstractContactLaw:
@@ -204,6 +226,10 @@ def initial_code(
     joined = jnp.ones((), bool)
     if system.inertial.pivot is not None:
         joined = jnp.all(_satisfied(system.inertial, phase))
+    elif world.joints:
+        rows = joint_rows(world, system.inertial)
+        assert rows is not None
+        joined = rows.satisfied(phase, system.inertial)
     lawful = jnp.all(system.contact_law.lawful())
     penetrating = lost = jnp.zeros((), bool)
     if system.contacts is not None:

@@ -1,4 +1,4 @@
-"""The world: bodies, obstacles, gravity, forces and a contact law."""
+"""The world: bodies, obstacles, joints, gravity, forces and a contact law."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from .._text import described
 from .._validate import real_array, require
-from ..bodies import AbstractLoad, ConstantForce, Pin, RigidBody
+from ..bodies import AbstractJoint, AbstractLoad, ConstantForce, Pin, RigidBody
 from ..contact import Moving
 from ..impact import AbstractContactLaw, Frictionless
 from ..impact.laws import of_one_kind
@@ -31,12 +31,15 @@ class World(eqx.Module):
         obstacles: shapes in the world's frame, immovable, or `Moving`; every body can hit every
             one of them. Any solid, half-space or cavity (`Complement`, `Difference`) whose gap to
             the bodies can be computed.
-        joints: at most one `Pin` per body.
+        joints: any number of `Pin`, `Hinge`, `Slider`, `Weld` and `Distance`, between bodies and
+            to the world. The flows, as in `EventDriven`, know worlds whose joints are pins to the
+            world, at most one for each body.
         gravity: acceleration, world frame [m/s^2], shape (3,).
         contact_law: what happens at an impact, any law; by default `Frictionless()`, without any
             loss.
         forces: on bodies, besides gravity; any number per body.
-        pairs: indices of the bodies that can hit each other, i < j; by default all pairs.
+        pairs: indices of the bodies that can hit each other, i < j; by default all pairs but those
+            that a joint ties together.
         pair_laws: laws of single pairs in place of `contact_law`; the last that fits holds. All
             laws of a world are of one kind, `Frictionless` ones besides.
 
@@ -46,7 +49,7 @@ class World(eqx.Module):
 
     bodies: tuple[RigidBody, ...]
     obstacles: tuple[AbstractShape | Moving, ...]
-    joints: tuple[Pin, ...]
+    joints: tuple[AbstractJoint, ...]
     gravity: Float[Array, "3"]
     contact_law: AbstractContactLaw
     forces: tuple[AbstractLoad, ...]
@@ -68,10 +71,12 @@ class World(eqx.Module):
         if not self.bodies:
             raise ValueError("World.bodies must hold at least one RigidBody.")
         self.obstacles = _instances(obstacles, AbstractShape | Moving, "World.obstacles")
-        self.joints = _instances(joints, Pin, "World.joints")
-        self._check_joints()
+        self.joints = _instances(joints, AbstractJoint, "World.joints")
+        self._check_indices([i for joint in self.joints for i in joint.bodies], "World.joints")
         self.forces = _instances(forces, AbstractLoad, "World.forces")
         self._check_indices([i for load in self.forces for i in load.bodies], "World.forces")
+        for load in self.forces:
+            load.check_joints(self.joints)
         self.pairs = self._pairs(pairs)
         self.gravity = real_array(gravity, "World.gravity", (3,))
         require(self.gravity, "World.gravity", np.isfinite, "finite")
@@ -123,15 +128,11 @@ class World(eqx.Module):
         """Whether there is friction at any contact."""
         return any(law.frictional for law in self._laws)
 
-    def _check_joints(self):
-        pinned = [pin.body for pin in self.joints]
-        self._check_indices(pinned, "World.joints")
-        if len(set(pinned)) < len(pinned):
-            raise ValueError("World.joints must hold at most one Pin for each body.")
-
     def _pairs(self, pairs: Sequence[tuple[int, int]] | None) -> tuple[tuple[int, int], ...]:
         if pairs is None:
-            return tuple(combinations(range(len(self.bodies)), 2))
+            tied = {tuple(sorted(joint.bodies)) for joint in self.joints}
+            every = combinations(range(len(self.bodies)), 2)
+            return tuple(pair for pair in every if pair not in tied)
         found = {}  # keys in their order
         for pair in pairs:
             try:
@@ -165,9 +166,27 @@ class World(eqx.Module):
 
     @property
     def pins(self) -> tuple[Pin | None, ...]:
-        """One for each body; None of a free one."""
-        of_body = {pin.body: pin for pin in self.joints}
+        """One for each body, None of a free one; all None in a world with other joints."""
+        of_body: dict[int, Pin] = {}
+        if self.joints_beyond_pins is None:
+            of_body = {pin.body: pin for pin in self.joints if isinstance(pin, Pin)}
         return tuple(of_body.get(index) for index in range(len(self.bodies)))
+
+    @property
+    def joints_beyond_pins(self) -> str | None:
+        """What is more in the joints than pins to the world, at most one for each body; None if
+        nothing is."""
+        held = set()
+        for index, joint in enumerate(self.joints):
+            name = f"World.joints[{index}]"
+            if not isinstance(joint, Pin):
+                return f"{name} is a {type(joint).__name__}"
+            if joint.other is not None:
+                return f"{name} is a Pin between two bodies"
+            if joint.body in held:
+                return f"{name} is one more Pin of body {joint.body}"
+            held.add(joint.body)
+        return None
 
 
 def _instances(values, kind: Any, name: str) -> tuple:
@@ -186,4 +205,6 @@ def _instances(values, kind: Any, name: str) -> tuple:
 def _article(kind: Any) -> str:
     if kind is AbstractLoad:
         return "a force, such as Spring"
+    if kind is AbstractJoint:
+        return "a joint, such as Pin"
     return "a shape or a Moving one" if kind == AbstractShape | Moving else f"a {kind.__name__}"

@@ -5,5 +5,7 @@ from .constant import ConstantForce as ConstantForce
 from .damper import Damper as Damper
 from .drag import Drag as Drag
 from .general import Force as Force
+from .in_joints import joint_loads as joint_loads
+from .motor import Motor as Motor
 from .spring import Spring as Spring
 from .thruster import Thruster as Thruster, Torque as Torque

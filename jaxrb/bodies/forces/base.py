@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import abc
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
 from ...math import Quat, Vec3, cross, rotate
 from ..inertial import Inertial
+from ..joints.base import AbstractJoint
 from ..phase import Phase
 
 Time = Float[Array, ""] | float
@@ -75,6 +78,13 @@ class AbstractLoad(eqx.Module):
     @abc.abstractmethod
     def bodies(self) -> tuple[int, ...]:
         """Indices of the bodies it names, to be checked by the world."""
+
+    def check_joints(self, joints: Sequence[AbstractJoint]) -> None:
+        """Raises `ValueError` if it does not fit to the joints of its world."""
+
+    def in_joints(self, joints: Sequence[AbstractJoint], dtype: DTypeLike) -> AbstractLoad:
+        """The load with what it needs to know of the joints of its world, in a precision."""
+        return self
 
     def parts(self) -> tuple[AbstractLoad, ...]:
         """Loads whose wrenches add up to this one, each with a potential or none.

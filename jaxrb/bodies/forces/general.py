@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..._validate import real_array
@@ -16,6 +15,7 @@ from ..phase import Phase
 from ..state import State, from_phase
 from .base import AbstractLoad, Time, Wrench, cast
 from .function import Function
+from .source import still
 
 
 class Force(AbstractLoad):
@@ -79,7 +79,7 @@ class Force(AbstractLoad):
         return self.potential_energy is not None
 
     def wrench(self, t: Time, phase: Phase, inertial: Inertial, args: Any) -> Wrench:
-        state = from_phase(phase, inertial) if self.uses_velocities else _still(phase)
+        state = from_phase(phase, inertial) if self.uses_velocities else still(phase)
         found = self.function(t, state, args)
         shape = state.position.shape
         if not isinstance(found, tuple | list) or len(found) != 2:
@@ -98,15 +98,8 @@ class Force(AbstractLoad):
     def potential(self, phase: Phase) -> Float[Array, ""]:
         if self.potential_energy is None:
             return AbstractLoad.potential(self, phase)
-        energy = self.potential_energy(_still(phase))
+        energy = self.potential_energy(still(phase))
         return cast(real_array(energy, "What Force.potential returns", ()), phase)
-
-
-def _still(phase: Phase) -> State:
-    """The state with NaN in place of its velocities."""
-    position = phase.position.array()
-    unknown = jnp.full_like(position, jnp.nan)
-    return State(position, phase.orientation.array(), unknown, unknown)
 
 
 def _kind(found: Any) -> str:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 import equinox as eqx
-import jax
 import numpy as np
 from jaxtyping import Array, Float
 
@@ -17,8 +16,7 @@ from ..inertial import Inertial
 from ..phase import Phase
 from .base import AbstractBodyLoad, Time, Wrench, attitude, cast, on_one
 from .function import Function
-
-Source = Float[Array, "3"] | AbstractInput | Function
+from .source import Source, source
 
 
 class Thruster(AbstractBodyLoad):
@@ -45,7 +43,7 @@ class Thruster(AbstractBodyLoad):
         anchor=(0.0, 0.0, 0.0),
     ):
         self.body = body_index(body, "Thruster.body")
-        self.force = _source(force, "Thruster.force")
+        self.force = source(force, "Thruster.force", (3,))
         self.anchor = real_array(anchor, "Thruster.anchor", (3,))
         require(self.anchor, "Thruster.anchor", np.isfinite, "finite")
 
@@ -74,21 +72,10 @@ class Torque(AbstractBodyLoad):
         self, body: int, torque: Any | AbstractInput | Callable[[Time, Any], Float[Array, "3"]]
     ):
         self.body = body_index(body, "Torque.body")
-        self.torque = _source(torque, "Torque.torque")
+        self.torque = source(torque, "Torque.torque", (3,))
 
     def wrench(self, t: Time, phase: Phase, inertial: Inertial, args: Any) -> Wrench:
         return on_one(phase, self.body, None, _now(self.torque, t, args, phase, "Torque.torque"))
-
-
-def _source(given: Any, name: str) -> Source:
-    if isinstance(given, AbstractInput):
-        jax.eval_shape(lambda t: real_array(given(t), name, (3,)), 0.0)
-        return given
-    if callable(given):
-        return Function(given)
-    array = real_array(given, name, (3,))
-    require(array, name, np.isfinite, "finite")
-    return array
 
 
 def _now(source: Source, t: Time, args: Any, phase: Phase, name: str) -> Vec3:

@@ -1,0 +1,12 @@
+"""Joints: what ties bodies to each other and to the world, one kind a file.
+
+Their kinematics are in `rows` and `coordinates`, which know masses and phases; they are imported
+by themselves, since masses know pins.
+"""
+
+from .base import AbstractJoint as AbstractJoint
+from .distance import Distance as Distance
+from .hinge import Hinge as Hinge
+from .pin import Pin as Pin
+from .slider import Slider as Slider
+from .weld import Weld as Weld

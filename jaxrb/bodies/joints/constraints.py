@@ -1,0 +1,200 @@
+"""What joints hold, one kind of condition a class: each with its violations and their rates.
+
+All are lengths [m], zero where the condition holds. Rotations are multiplied by the `scale` of
+their joint, for which a row that holds a rotation has about the same inverse inertia as one that
+holds a point.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import Any, ClassVar, Self
+
+import equinox as eqx
+import jax.numpy as jnp
+from jax.typing import DTypeLike
+from jaxtyping import Array, Bool, Float
+
+from ...math import Quat, Vec3, cross, dot, rotate, rotate_inverse
+from ..phase import Phase
+from .base import AbstractJoint
+from .distance import Distance
+from .ends import Ends, Numbered, Row, point_row, turning_row
+from .frames import Frames, basis, references, rotation_rows, turned
+from .hinge import Hinge
+from .pin import Pin
+from .slider import Slider
+from .weld import Weld
+
+
+class AbstractConstraint(eqx.Module):
+    """One condition, of all joints that have it; everything has the shape (n_joints,).
+
+    Attributes:
+        components: how many rows a joint has of it.
+        ends: where the joints hold.
+        scale: length by which rotations are multiplied [m].
+    """
+
+    components: ClassVar[int]
+    ends: eqx.AbstractVar[Ends]
+    scale: eqx.AbstractVar[Float[Array, " n_joints"]]
+
+    @classmethod
+    @abc.abstractmethod
+    def of(cls, joints: Numbered, ends: Ends, scale: Float[Array, " n_joints"]) -> Self:
+        """That of joints."""
+
+    @abc.abstractmethod
+    def violation(self, phase: Phase) -> tuple[Float[Array, " n_joints"], ...]:
+        """The residuals of each row [m]."""
+
+    @abc.abstractmethod
+    def rows(self, phase: Phase) -> tuple[Row, ...]:
+        """What the rates of the violations depend on."""
+
+    def upright(self, phase: Phase) -> Bool[Array, " n_joints"]:
+        """Whether a violation of zero is the one that is meant."""
+        return jnp.ones(self.scale.shape, bool)
+
+
+class SamePoint(AbstractConstraint):
+    """The anchors coincide: the separation, along the axes of the world."""
+
+    components = 3
+    ends: Ends
+    scale: Float[Array, " n_joints"]
+
+    @classmethod
+    def of(cls, joints, ends, scale):
+        return cls(ends, scale)
+
+    def violation(self, phase):
+        d = self.ends.pose(phase).separation
+        return d.x, d.y, d.z
+
+    def rows(self, phase):
+        pose = self.ends.pose(phase)
+        return tuple(point_row(pose, unit, pose.other_arm) for unit in basis(self.scale))
+
+
+class SameDirection(AbstractConstraint):
+    """The axis a of the body is that of the other one, o: with b1, b2 across o and both in the
+    frame of the other body, -b2 . a and b1 . a, the sines of the tilts about b1 and b2."""
+
+    components = 2
+    ends: Ends
+    scale: Float[Array, " n_joints"]
+    axis: Vec3  # body frame
+    other_axis: Vec3  # frame of the other body
+    across: tuple[Vec3, Vec3]  # likewise
+
+    @classmethod
+    def of(cls, joints, ends, scale):
+        axis, other_axis, across = _axes(joints, scale.dtype)
+        return cls(ends, scale, axis, other_axis, across)
+
+    def violation(self, phase):
+        axis = self.ends.pose(phase).into_other(self.axis)
+        b1, b2 = self.across
+        return -dot(b2, axis) * self.scale, dot(b1, axis) * self.scale
+
+    def rows(self, phase):
+        pose = self.ends.pose(phase)
+        axis = pose.into_other(self.axis)
+        b1, b2 = self.across
+        # The axis moves by theta x a with the relative rotation theta.
+        about = (cross(b2, axis), cross(axis, b1))
+        return tuple(turning_row(pose, pose.from_other(u * self.scale)) for u in about)
+
+    def upright(self, phase):
+        return dot(self.ends.pose(phase).into_other(self.axis), self.other_axis) > 0
+
+
+class SameLine(AbstractConstraint):
+    """The anchor is on the axis of the other body: its separation across that."""
+
+    components = 2
+    ends: Ends
+    scale: Float[Array, " n_joints"]
+    across: tuple[Vec3, Vec3]  # frame of the other body
+
+    @classmethod
+    def of(cls, joints, ends, scale):
+        return cls(ends, scale, _axes(joints, scale.dtype)[2])
+
+    def violation(self, phase):
+        pose = self.ends.pose(phase)
+        d = rotate_inverse(pose.other_turn, pose.separation)
+        return tuple(dot(b, d) for b in self.across)
+
+    def rows(self, phase):
+        pose = self.ends.pose(phase)
+        d = rotate_inverse(pose.other_turn, pose.separation)
+        return tuple(
+            point_row(pose, rotate(pose.other_turn, b), pose.other_arm + d) for b in self.across
+        )
+
+
+class SameOrientation(AbstractConstraint):
+    """The reference orientation is kept: 2 sin(angle / 2) along the axis of the rotation from it,
+    body frame. It grows up to half a turn."""
+
+    components = 3
+    ends: Ends
+    scale: Float[Array, " n_joints"]
+    reference: Quat
+
+    @classmethod
+    def of(cls, joints, ends, scale):
+        return cls(ends, scale, references([joint for _, joint in joints], scale.dtype))
+
+    def violation(self, phase):
+        v = turned(self.ends.pose(phase), self.reference).v * (2 * self.scale)
+        return v.x, v.y, v.z
+
+    def rows(self, phase):
+        pose = self.ends.pose(phase)
+        rows = rotation_rows(turned(pose, self.reference))
+        return tuple(turning_row(pose, u * self.scale) for u in rows)
+
+
+class SameDistance(AbstractConstraint):
+    """The anchors are L apart: (d^2 - L^2) / (2 L), which is smooth where they meet."""
+
+    components = 1
+    ends: Ends
+    scale: Float[Array, " n_joints"]
+    length: Float[Array, " n_joints"]
+
+    @classmethod
+    def of(cls, joints, ends, scale):
+        own: list[Any] = [joint for _, joint in joints]
+        return cls(ends, scale, jnp.stack([joint.length.astype(scale.dtype) for joint in own]))
+
+    def violation(self, phase):
+        d = self.ends.pose(phase).separation
+        return ((dot(d, d) / self.length - self.length) / 2,)
+
+    def rows(self, phase):
+        pose = self.ends.pose(phase)
+        return (point_row(pose, pose.separation / self.length, pose.other_arm),)
+
+
+# Each condition, and the joints that have it.
+CONSTRAINTS: tuple[tuple[type[AbstractConstraint], tuple[type[AbstractJoint], ...]], ...] = (
+    (SamePoint, (Pin, Hinge, Weld)),
+    (SameDirection, (Hinge,)),
+    (SameLine, (Slider,)),
+    (SameOrientation, (Slider, Weld)),
+    (SameDistance, (Distance,)),
+)
+
+
+def _axes(joints: Numbered, dtype: DTypeLike) -> tuple[Vec3, Vec3, tuple[Vec3, Vec3]]:
+    """The axis in the body frame and in that of the other body, and two across the latter."""
+    own: list[Any] = [joint for _, joint in joints]
+    frames = Frames.of([joint.axis for joint in own], dtype)
+    turn = references(own, dtype)
+    one, two = (rotate(turn, b) for b in frames.across)
+    return frames.axis, rotate(turn, frames.axis), (one, two)

@@ -1,0 +1,156 @@
+"""The rows of all joints of a world: what holds, and in which directions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from ...math import dot, norm
+from ..inertial import Inertial
+from ..phase import Phase
+from .base import AbstractJoint
+from .constraints import CONSTRAINTS, AbstractConstraint
+from .coordinates import JointCoordinates
+from .ends import Directions, Ends
+from .frames import basis
+
+
+class JointRows(eqx.Module):
+    """The conditions that the joints of a world hold, as rows g = 0.
+
+    A pin has 3 rows, a hinge and a slider 5, a weld 6, a distance 1. Rows are sorted by conditions
+    (`CONSTRAINTS`), by their components, and by joints, so that each formula stands in a program
+    once for all joints; `joints` says whose they are.
+
+    Attributes:
+        constraints: the conditions that occur.
+        coordinates: of hinges and sliders; None where there are none, as in the following.
+        limited: of those with limits.
+        rubbing: of those with dry friction.
+    """
+
+    constraints: tuple[AbstractConstraint, ...]
+    coordinates: JointCoordinates | None
+    limited: JointCoordinates | None
+    rubbing: JointCoordinates | None
+
+    @staticmethod
+    def of(
+        joints: Sequence[AbstractJoint], inertial: Inertial, order: Sequence[int] | None = None
+    ) -> JointRows:
+        """The rows of joints.
+
+        Args:
+            joints: of a world, at least one.
+            inertial: of its bodies, in the order of the phase; gives scales and precision.
+            order: the bodies as the phase has them, by their numbers in the world; None: the same.
+        """
+        dtype = inertial.mass.dtype
+        place = None if order is None else np.argsort(order)
+        found = []
+        for condition, kinds in CONSTRAINTS:
+            own = [(i, joint) for i, joint in enumerate(joints) if isinstance(joint, kinds)]
+            if own:
+                ends = Ends.of(own, place, dtype)
+                found.append(condition.of(own, ends, _scale(ends, inertial)))
+        return JointRows(
+            tuple(found),
+            JointCoordinates.of(joints, dtype, place),
+            JointCoordinates.of(joints, dtype, place, having="limits"),
+            JointCoordinates.of(joints, dtype, place, having="friction"),
+        )
+
+    @property
+    def joints(self) -> tuple[int, ...]:
+        """Of each row the place of its joint in `World.joints`."""
+        return tuple(
+            joint
+            for condition in self.constraints
+            for joint in condition.ends.joints * condition.components
+        )
+
+    @property
+    def n_rows(self) -> int:
+        """How many rows there are."""
+        return len(self.joints)
+
+    def violation(self, phase: Phase) -> Float[Array, " n_rows"]:
+        """The residuals g [m], zero where the joints hold.
+
+        Rotations count by the arc at the radius `AbstractConstraint.scale`.
+        """
+        return jnp.concatenate([g for c in self.constraints for g in c.violation(phase)])
+
+    def jacobian(self, phase: Phase) -> Directions:
+        """The directions of the rows: the derivative of `violation` along any motion is their
+        rate, wherever the bodies are."""
+        return Directions.of([(c.ends, c.rows(phase)) for c in self.constraints])
+
+    def rate(self, phase: Phase, inertial: Inertial) -> Float[Array, " n_rows"]:
+        """The rates of the residuals [m/s]."""
+        v, omega = inertial.velocity(phase), inertial.angular_velocity(phase)
+        return self.jacobian(phase).rate(v, omega)
+
+    def of_each_joint(self, rows: Float[Array, " n_rows"]) -> Float[Array, " n_joints"]:
+        """The Euclidean norms of numbers of rows, for each joint."""
+        table = self._table()
+        padded = jnp.concatenate([rows * rows, jnp.zeros_like(rows[:1])])
+        total = jnp.sum(padded[table], axis=1)
+        positive = total > 0
+        return jnp.where(positive, jnp.sqrt(jnp.where(positive, total, 1.0)), 0.0)
+
+    def satisfied(self, phase: Phase, inertial: Inertial) -> Bool[Array, ""]:
+        """Whether all joints hold, and bodies move as they may: to a thousandth of the lengths in
+        a row and half a percent of the speeds, as of pins, and to round-off of positions."""
+        directions = self.jacobian(phase)
+        v, omega = inertial.velocity(phase), inertial.angular_velocity(phase)
+        round_off = 8 * jnp.finfo(inertial.mass.dtype).eps
+        speed = size = jnp.zeros(self.n_rows, inertial.mass.dtype)
+        for side in directions.sides:
+            own_v, own_omega, place = side.incidence.gather((v, omega, phase.position))
+            speed = speed + norm(side.linear) * norm(own_v) + norm(side.lever) * norm(own_omega)
+            size = size + norm(side.linear) * norm(place)
+        reach = jnp.concatenate([jnp.tile(_reach(c), c.components) for c in self.constraints])
+        g, rate = self.violation(phase), directions.rate(v, omega)
+        held = jnp.abs(g) <= 1e-3 * reach + round_off * size
+        moving = jnp.abs(rate) <= 5e-3 * speed
+        upright = jnp.stack([jnp.all(c.upright(phase)) for c in self.constraints])
+        return jnp.all(held) & jnp.all(moving) & jnp.all(upright)
+
+    def _table(self) -> np.ndarray:
+        """The rows of each joint, filled up with the number of rows."""
+        joints = np.array(self.joints)
+        count = np.bincount(joints)
+        table = np.full((len(count), count.max()), len(joints))
+        for joint in range(len(count)):
+            own = np.flatnonzero(joints == joint)
+            table[joint, : len(own)] = own
+        return table
+
+
+def _scale(ends: Ends, inertial: Inertial) -> Float[Array, " n_joints"]:
+    """The root of the mean inverse mass over the mean inverse inertia of both bodies [m].
+
+    It is a unit of measurement: what is held does not depend on it, nor do derivatives.
+    """
+    units = basis(inertial.mass)
+    rotating = sum(dot(unit, inertial.inertia.solve(unit)) for unit in units) / 3
+    linear = angular = 0.0
+    for incidence in (ends.first, ends.second):
+        masses, turning = incidence.gather((1 / inertial.mass, rotating))
+        here = np.array(incidence.bodies) >= 0
+        linear = linear + jnp.where(here, masses, 0.0)
+        angular = angular + jnp.where(here, turning, 0.0)
+    return jax.lax.stop_gradient(jnp.sqrt(linear / angular))
+
+
+def _reach(condition: AbstractConstraint) -> Float[Array, " n_joints"]:
+    """The lengths of a joint, by which its violation is judged [m]."""
+    ends = condition.ends
+    both = np.array(ends.second.bodies) >= 0
+    return condition.scale + norm(ends.anchor) + jnp.where(both, norm(ends.other_anchor), 0.0)

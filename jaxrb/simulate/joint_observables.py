@@ -1,0 +1,72 @@
+"""Angles, displacements and errors of the joints of a state."""
+
+from __future__ import annotations
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..bodies import Inertial, State
+from ..bodies.joints.coordinates import JointCoordinates
+from ..bodies.joints.rows import JointRows
+from ..bodies.state import to_phase
+from .world import World
+
+
+def joint_coordinates(world: World, state: State) -> Float[Array, " n_coordinates"]:
+    """The angles of hinges [rad] and displacements of sliders [m], in the order of `World.joints`.
+
+    Full turns of a hinge are not known: an angle lies in (-pi, pi], or within half a turn of the
+    middle of its limits.
+
+    Args:
+        world, state: the bodies and where they are.
+
+    Returns:
+        One number for each `Hinge` and `Slider`, in their order; other joints have none.
+    """
+    coordinates = JointCoordinates.of(world.joints, state.position.dtype)
+    if coordinates is None:
+        return jnp.zeros(0, state.position.dtype)
+    phase = to_phase(state, Inertial.of(world.bodies, state.position.dtype))
+    return _in_order(coordinates, coordinates.value(phase))
+
+
+def joint_velocities(world: World, state: State) -> Float[Array, " n_coordinates"]:
+    """The rates of `joint_coordinates` [rad/s] and [m/s], in the same order.
+
+    Args:
+        world, state: the bodies and how they move.
+    """
+    coordinates = JointCoordinates.of(world.joints, state.position.dtype)
+    if coordinates is None:
+        return jnp.zeros(0, state.position.dtype)
+    inertial = Inertial.of(world.bodies, state.position.dtype)
+    return _in_order(coordinates, coordinates.rate(to_phase(state, inertial), inertial))
+
+
+def joint_violations(world: World, state: State) -> tuple[Array, Array]:
+    """The errors of a state in all joints, each of shape (n_joints,).
+
+    Errors of orientation count as the arc at a radius of about the radius of gyration of the
+    bodies: the root of the sum of their inverse masses over that of their mean inverse moments of
+    inertia.
+
+    Args:
+        world, state: the bodies and how they move.
+
+    Returns:
+        The error in place of each joint [m], and its rate [m/s].
+    """
+    inertial = Inertial.of(world.bodies, state.position.dtype)
+    if not world.joints:
+        none = jnp.zeros(0, state.position.dtype)
+        return none, none
+    phase, rows = to_phase(state, inertial), JointRows.of(world.joints, inertial)
+    off, rate = rows.violation(phase), rows.rate(phase, inertial)
+    return rows.of_each_joint(off), rows.of_each_joint(rate)
+
+
+def _in_order(coordinates: JointCoordinates, values: Array) -> Array:
+    order = np.argsort(coordinates.joints)
+    return values if np.array_equal(order, np.arange(len(order))) else values[order]
