@@ -25,6 +25,7 @@ LAYERS = [
     "contact",
     "impact",
     "flows",
+    "stepping",
     "simulate",
 ]
 # Nobody imports these but the command line.
