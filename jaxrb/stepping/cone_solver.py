@@ -94,35 +94,48 @@ def _velocity(problem: ConeProblem, units: Units, p, q):
     return v, u / units.speed[None], w / units.speed
 
 
-def residual_of(problem: ConeProblem, units, p, q):
+def residual_of(problem: ConeProblem, p, u, w):
     """The largest component of the natural map and of the joint rows."""
-    _, u, w = _velocity(problem, units, p, q)
     missed = jnp.abs(natural_map(p, u, problem.friction))
     missed = jnp.max(jnp.where(problem.active[None], missed, 0.0), axis=(0, 1), initial=0.0)
     return jnp.maximum(missed, jnp.max(jnp.abs(w), axis=0, initial=0.0))
 
 
-def residual_at(problem: ConeProblem, impulse, reaction) -> Float[Array, ""]:
-    """Of impulses [N s], relative to the largest velocity of the problem."""
-    return begun(problem, impulse, reaction)[-1]
+def residual_at(problem: ConeProblem, impulse, reaction) -> tuple[Float[Array, ""], Units]:
+    """Of impulses [N s], relative to the largest velocity of the problem; its units."""
+    begun = _Begun.of(problem, impulse, reaction)
+    return begun.residual, begun.units
 
 
-def begun(problem: ConeProblem, impulse, reaction):
-    """Given impulses [N s] without units, with linear pressures where faces slide; the residual."""
-    units = problem.units()
-    p, q = impulse / units.impulse[None], reaction / units.reaction
-    p = jnp.where(problem.active[None], p, 0.0)
-    residual = residual_of(problem, units, p, q)
-    even = level(problem, p, _velocity(problem, units, p, q)[1])
-    # What solves the problem is left as it is.
-    solves = residual <= Tolerances.of(p.dtype).accepted
-    p = jnp.where(of_lane(solves, p), p, even)
-    return p, q, jnp.where(solves, residual, residual_of(problem, units, even, q))
+class _Begun(NamedTuple):
+    """Where a search begins: given impulses without units, with linear pressures where faces
+    slide."""
+
+    units: Units
+    p: Float[Array, "3 n_contacts"]
+    q: Float[Array, " n_rows"]
+    residual: Float[Array, ""]
+
+    @staticmethod
+    def of(problem: ConeProblem, impulse, reaction) -> _Begun:
+        """At impulses [N s]."""
+        units = problem.units()
+        p, q = impulse / units.impulse[None], reaction / units.reaction
+        p = jnp.where(problem.active[None], p, 0.0)
+        _, u, w = _velocity(problem, units, p, q)
+        residual = residual_of(problem, p, u, w)
+        even = level(problem, p, u)
+        _, u, w = _velocity(problem, units, even, q)
+        # What solves the problem is left as it is.
+        solves = residual <= Tolerances.of(p.dtype).accepted
+        p = jnp.where(of_lane(solves, p), p, even)
+        residual = jnp.where(solves, residual, residual_of(problem, even, u, w))
+        return _Begun(units, p, q, residual)
 
 
-def _turn(state: _State, problem: ConeProblem, tolerances: Tolerances) -> _State:
+def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Tolerances) -> _State:
     """One turn of each lane, in its stage."""
-    units, active, friction = problem.units(), problem.active, problem.friction
+    active, friction = problem.active, problem.friction
     inner = state.stage == INSIDE
     eps = tolerances.proximal
     point, q = state.point, state.q
@@ -151,7 +164,11 @@ def _turn(state: _State, problem: ConeProblem, tolerances: Tolerances) -> _State
         dv = dv + plan.solve(factors, right - times(dv))
         du = problem.contacts.velocity(dv) / units.speed[None]
         dw = problem.joints.velocity(dv)[0] / units.speed
-        return du, jnp.where(active[None], constant - apply(response, du), 0.0), reaction - stiff * dw
+        return (
+            du,
+            jnp.where(active[None], constant - apply(response, du), 0.0),
+            reaction - stiff * dw,
+        )
 
     # First solve: the predictor of the interior, or the semismooth step.
     products = Complementarity.of(point, friction)
@@ -195,11 +212,12 @@ def _turn(state: _State, problem: ConeProblem, tolerances: Tolerances) -> _State
     size = jnp.where(inner, jnp.minimum(_STEP_TO_BOUNDARY * room, 1.0), 1.0)
     point, q = point.moved(step, size), q + size[None] * dq
 
-    found = residual_of(problem, units, point.p, q)
-    return _next(state, Point(*point), q, found, problem, tolerances)
+    _, u, w = _velocity(problem, units, point.p, q)
+    found = residual_of(problem, point.p, u, w)
+    return _next(state, Point(*point), q, u, found, problem, tolerances)
 
 
-def _next(state: _State, point: Point, q, residual, problem, tolerances: Tolerances) -> _State:
+def _next(state: _State, point: Point, q, u, residual, problem, tolerances: Tolerances) -> _State:
     """What follows a turn: another of its kind, another kind, or the end."""
     finite = jnp.isfinite(residual)
     better = residual < state.best[2]
@@ -222,7 +240,6 @@ def _next(state: _State, point: Point, q, residual, problem, tolerances: Toleran
     stage = jnp.where(ended | exhausted, ENDED, stage).astype(jnp.int32)
 
     found = _choose(near, (point.p, q), state.inner)
-    _, u, _ = _velocity(problem, problem.units(), point.p, q)
     p = _choose(near, level(problem, point.p, u), point.p)
     p, q = _choose(again, found, (p, q))
     sizes = jnp.asarray(_STARTS, residual.dtype)
@@ -250,15 +267,12 @@ def _choose(where: Bool[Array, " lanes"], new: Any, old: Any) -> Any:
 
 
 def _task(unpack, tolerances: Tolerances) -> Task:
-    def begin(columns):
-        problem, p, q = unpack(columns)
-        return begun(problem, p, q)
-
     def needed(columns):
-        return ~(begin(columns)[-1] <= tolerances.kept)
+        _, begun = unpack(columns)
+        return ~(begun.residual <= tolerances.kept)
 
     def start(columns):
-        p, q, found = begin(columns)
+        _, (_, p, q, found) = unpack(columns)
         zero = jnp.zeros(found.shape, jnp.int32)
         point = _start_inside(Point(p, p[0], p), jnp.ones_like(found))
         best = (p, q, found)
@@ -266,15 +280,15 @@ def _task(unpack, tolerances: Tolerances) -> Task:
         return _State(point, q, zero, zero, zero, zero, found, best, (p, q), plain)
 
     def turn(state, columns):
-        problem, _, _ = unpack(columns)
-        return _turn(state, problem, tolerances)
+        problem, begun = unpack(columns)
+        return _turn(state, problem, begun.units, tolerances)
 
     def ended(state):
         return state.stage == ENDED
 
     def finish(state, columns):
-        problem, _, _ = unpack(columns)
-        units = problem.units()
+        problem, begun = unpack(columns)
+        units = begun.units
         p, q, residual = state.best
         p = jnp.where(problem.active[None], project(p, problem.friction), 0.0)
         impulse, reaction = units.impulse[None] * p, units.reaction * q
@@ -322,10 +336,12 @@ def search(problem: ConeProblem, impulse, reaction) -> ConeSolution:
     unpack = _layout(given)
 
     def solved(columns):
-        found = run_queue(_task(unpack, tolerances), columns)
         problem, p, q = unpack(columns)
-        units = problem.units()
-        p, q, residual = begun(problem, p, q)
+        begun = _Begun.of(problem, p, q)
+        prepared = (problem, begun)
+        task = _task(_layout(jax.tree.map(lambda leaf: leaf[..., 0], prepared)), tolerances)
+        found = run_queue(task, _pack(prepared))
+        units, p, q, residual = begun
         p, q = jnp.where(problem.active[None], units.impulse[None] * p, 0.0), units.reaction * q
         old = (problem.velocity(p, q), p, q, residual, jnp.zeros_like(residual))
         return _choose(residual <= tolerances.kept, _pack(old), found)
