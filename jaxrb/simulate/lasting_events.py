@@ -128,7 +128,7 @@ class LastingContacts(AbstractEvents):
         contacts = self.contacts(t, phase)
         rows = ContactRows.of(contacts.points(), phase)
         slow = jnp.abs(self._speed(rows, phase)) <= self._slow(t, phase)
-        held = self._closed(t, contacts, phase) & slow
+        held = self._closed(t, contacts, phase) & slow if known is None else known.held
         fly = held_flight(self._scene, scheme, self._height(t, phase))
         arguments = (t, duration, phase, dataclasses.replace(mode, held=held), known)
         if self.system.joints is not None:

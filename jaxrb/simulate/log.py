@@ -76,9 +76,7 @@ class Log(eqx.Module):
             None if self.mode is None else _written(here, self.mode, mode),
         )
 
-    def write_resolution(
-        self, resolution: Resolution, mode: Mode, happens: Bool[Array, ""]
-    ) -> Log:
+    def write_resolution(self, resolution: Resolution, mode: Mode, happens: Bool[Array, ""]) -> Log:
         """Writes the resolution of the event that ended the last arc, if one did, and the mode
         after it."""
         here = (jnp.arange(self.flights.shape[0], dtype=jnp.int32) == self.arc - 1) & happens
