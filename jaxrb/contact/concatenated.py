@@ -16,7 +16,7 @@ from ..bodies import RigidBody
 from ..shapes import Sphere
 from ..shapes.base import AbstractShape
 from .base import AbstractContacts, AbstractContactSet, Chosen
-from .body_pairs import BodyContacts, Kinds
+from .body_pairs import BodyContacts, Kinds, n_points
 from .moving import Moving
 from .narrow_phase import prepare
 from .obstacles import with_obstacles
@@ -135,7 +135,7 @@ def all_contacts(
     """
     sets = with_obstacles(bodies, obstacles, args, standing)
     if pairs:
-        sets += _between(bodies, pairs, pinned, len(obstacles))
+        sets += _between(bodies, pairs, pinned, len(obstacles), standing)
     if len(sets) > 1:
         return MixedContacts(tuple(sets))
     return sets[0] if sets else None
@@ -146,6 +146,7 @@ def _between(
     pairs: Sequence[tuple[int, int]],
     pinned: Sequence[bool],
     n_obstacles: int,
+    standing: bool,
 ) -> list[AbstractContactSet]:
     """Balls, if each of them can touch every other, and one set for each other kind of contact."""
     solids = [body.centered_shape() for body in bodies]
@@ -166,9 +167,10 @@ def _between(
     for pair in left.values():
         for a in solids[pair[0]].pieces():
             for b in solids[pair[1]].pieces():
-                kinds.add(prepare(a, b), pair)
+                kinds.add(prepare(a, b, standing=standing), pair)
     for colliders, own in kinds.stacked():
-        sets.append(BodyContacts(colliders, tuple(own), n_obstacles))
+        each = tuple(pair for pair in own for _ in range(n_points(colliders)))
+        sets.append(BodyContacts(colliders, each, n_obstacles))
     return sets
 
 

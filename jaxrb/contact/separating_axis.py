@@ -13,7 +13,7 @@ from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from ..math import Vec3, cross, dot, norm
 from ..math.safe import safe_divide
@@ -22,31 +22,55 @@ from .colliders import PolytopeCollider, Separation
 Tree = TypeVar("Tree")
 
 
+class Axes(NamedTuple):
+    """The directions along which two polytopes may be furthest apart.
+
+    Those of the faces of the first, of the second, of all pairs of edges, and one more.
+    """
+
+    normal: Vec3  # (n_axes,), unit, into the first
+    separation: Float[Array, " n_axes"]  # along it [m]
+    over_a: Float[Array, "n_faces_a n_vertices_b"]  # heights of corners over faces [m]
+    over_b: Float[Array, "n_faces_b n_vertices_a"]
+    edges: Edges
+
+    @staticmethod
+    def of(a: PolytopeCollider, b: PolytopeCollider) -> Axes:
+        """Of two polytopes in one frame."""
+        over_a, over_b = _heights(a, b.vertices), _heights(b, a.vertices)
+        edges = _edges(a, b)
+        candidates = [
+            (-a.normal, jnp.min(over_a, axis=1)),
+            (b.normal, jnp.min(over_b, axis=1)),
+            (edges.normal, edges.separation),
+        ]
+        across = edges.closest()
+        extent = jnp.min(dot(across, a.vertices)) - jnp.max(dot(across, b.vertices))
+        candidates.append((_with_axis(across), extent[None]))
+        values = jnp.concatenate([jax.lax.stop_gradient(value) for _, value in candidates])
+        return Axes(_join([n for n, _ in candidates]), values, over_a, over_b, edges)
+
+
 def between_polytopes(a: PolytopeCollider, b: PolytopeCollider) -> Separation:
     """The separation of two polytopes in one frame.
 
     Where the closest points are many, the middle of the corners of the set of them is taken.
     """
-    over_a, over_b = _heights(a, b.vertices), _heights(b, a.vertices)
-    edges = _edges(a, b)
-    candidates = [
-        (-a.normal, jnp.min(over_a, axis=1)),
-        (b.normal, jnp.min(over_b, axis=1)),
-        (edges.normal, edges.separation),
-    ]
-    across = edges.closest()
-    extent = jnp.min(dot(across, a.vertices)) - jnp.max(dot(across, b.vertices))
-    candidates.append((_with_axis(across), extent[None]))
-    values = jnp.concatenate([jax.lax.stop_gradient(value) for _, value in candidates])
-    best = jnp.argmax(values)
-    normal = pick(_join([n for n, _ in candidates]), best)
+    return along_best(a, b, Axes.of(a, b))
+
+
+def along_best(a: PolytopeCollider, b: PolytopeCollider, axes: Axes) -> Separation:
+    """The separation of two polytopes whose axes are known."""
+    over_a, over_b, edges = axes.over_a, axes.over_b, axes.edges
+    best = jnp.argmax(axes.separation)
+    normal = pick(axes.normal, best)
 
     top, bottom = dot(normal, a.vertices), dot(normal, b.vertices)
     lowest = pick(a.vertices, jnp.argmin(top))
     highest = pick(b.vertices, jnp.argmax(bottom))
     depth = dot(normal, lowest - highest)
 
-    level, size = jax.lax.stop_gradient((depth, _size(a, b)))
+    level, size = jax.lax.stop_gradient((depth, size_of(a, b)))
     near = 32 * jnp.finfo(depth.dtype).eps * size
     # Corners that, moved along the normal, belong to the other.
     inner_a = over_a + level * dot(a.normal, normal)[:, None]
@@ -62,7 +86,7 @@ def between_polytopes(a: PolytopeCollider, b: PolytopeCollider) -> Separation:
     return Separation(depth - a.radius - b.radius, normal, point + normal * b.radius)
 
 
-class _Edges(NamedTuple):
+class Edges(NamedTuple):
     """All pairs of an edge of one and an edge of the other, (n_pairs,)."""
 
     normal: Vec3  # common, unit, into the first
@@ -70,6 +94,7 @@ class _Edges(NamedTuple):
     on_a: Vec3  # the points of the two edges that are closest to each other [m]
     on_b: Vec3
     distance: Float[Array, " n_pairs"]  # of these [m]
+    skew: Bool[Array, " n_pairs"]  # whether their common normal is known to half the digits
 
     def closest(self) -> Vec3:
         """The direction from one to the other of the closest points of all; any where they
@@ -81,7 +106,7 @@ class _Edges(NamedTuple):
         return Vec3(apart.x / length, apart.y / length, jnp.where(same, 1.0, apart.z / length))
 
 
-def _edges(a: PolytopeCollider, b: PolytopeCollider) -> _Edges:
+def _edges(a: PolytopeCollider, b: PolytopeCollider) -> Edges:
     """Broadcasts the edges of `a` along columns, those of `b` along rows."""
     columns, rows = (lambda v: _indexed(v, (slice(None), None))), (lambda v: _indexed(v, (None,)))
     p, d = columns(a.start), columns(a.along)
@@ -107,7 +132,8 @@ def _edges(a: PolytopeCollider, b: PolytopeCollider) -> _Edges:
     on_a, on_b = _closest_points(p, d, q, e)
     apart = on_a - on_b
     distance = jax.lax.stop_gradient(norm(apart))
-    edges = _Edges(normal, separation, on_a, on_b, distance)
+    skew = length > jnp.sqrt(jnp.finfo(length.dtype).eps) * norm(d) * norm(e)
+    edges = Edges(normal, separation, on_a, on_b, distance, skew)
     return jax.tree.map(lambda leaf: leaf.reshape(-1), edges)
 
 
@@ -153,16 +179,19 @@ def _along(vector: Vec3, direction: Vec3) -> Vec3:
     return vector * jnp.where(dot(vector, direction) < 0, -1.0, 1.0)
 
 
-def _size(a: PolytopeCollider, b: PolytopeCollider) -> Float[Array, ""]:
+def size_of(a: PolytopeCollider, b: PolytopeCollider) -> Float[Array, ""]:
+    """How far the corners of two polytopes are from the origin of their frame, together [m]."""
     return jnp.max(norm(a.vertices)) + jnp.max(norm(b.vertices))
 
 
 def pick(many: Tree, index: Int[Array, ""]) -> Tree:
-    """One of many, chosen by comparison: a gather would leave fused kernels."""
+    """One of many, along the first axis, chosen by comparison: a gather would leave fused
+    kernels."""
 
     def only(leaf):
         chosen = jnp.arange(leaf.shape[0], dtype=index.dtype) == index
-        return jnp.sum(jnp.where(chosen, leaf, 0.0))
+        chosen = chosen.reshape(-1, *(1,) * (leaf.ndim - 1))
+        return jnp.sum(jnp.where(chosen, leaf, 0.0), axis=0)
 
     return jax.tree.map(only, many)
 
