@@ -13,13 +13,16 @@ from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from ..math import Vec3, cross, dot, norm
 from ..math.safe import safe_divide
 from .colliders import PolytopeCollider, Separation
 
 Tree = TypeVar("Tree")
+
+# The sine of the angle between edges below which their common normal loses digits.
+_NEARLY = 0.1
 
 
 class Axes(NamedTuple):
@@ -94,7 +97,6 @@ class Edges(NamedTuple):
     on_a: Vec3  # the points of the two edges that are closest to each other [m]
     on_b: Vec3
     distance: Float[Array, " n_pairs"]  # of these [m]
-    skew: Bool[Array, " n_pairs"]  # whether their common normal is known to half the digits
 
     def closest(self) -> Vec3:
         """The direction from one to the other of the closest points of all; any where they
@@ -128,12 +130,17 @@ def _edges(a: PolytopeCollider, b: PolytopeCollider) -> Edges:
     if not (a.has_faces or b.has_faces):
         bounds = jnp.zeros_like(bounds)  # segments without thickness do not penetrate
     normal = normal / jnp.where(length > 0, length, 1.0)
-    separation = jnp.where(bounds, dot(normal, p - q), -jnp.inf)
+    # The common normal of edges that are nearly parallel has few digits or none: what round-off
+    # may have added to their separation must not make it the greatest.
+    parallel, apart = _NEARLY * norm(d) * norm(e), jax.lax.stop_gradient(norm(p - q))
+    part = parallel / jnp.where(length > 0, length, 1.0)
+    doubt = 8 / _NEARLY * jnp.finfo(length.dtype).eps * apart * part
+    separation = dot(normal, p - q) - jnp.where(part > 1, jax.lax.stop_gradient(doubt), 0.0)
+    separation = jnp.where(bounds, separation, -jnp.inf)
     on_a, on_b = _closest_points(p, d, q, e)
     apart = on_a - on_b
     distance = jax.lax.stop_gradient(norm(apart))
-    skew = length > jnp.sqrt(jnp.finfo(length.dtype).eps) * norm(d) * norm(e)
-    edges = Edges(normal, separation, on_a, on_b, distance, skew)
+    edges = Edges(normal, separation, on_a, on_b, distance)
     return jax.tree.map(lambda leaf: leaf.reshape(-1), edges)
 
 
