@@ -9,13 +9,16 @@ the solids, and growing as one is tilted.
 Of the corners four are taken, each the furthest in one of four directions that turn with the first
 solid. So a place in the row means the same corner from step to step, and nothing needs to be
 matched. The directions are at right angles to each other: of a rectangle they find all corners.
-They are skew to the sides of a box, whose corners would be equally far otherwise. Where two of them
-find one corner, as of a segment, the second place stays open, with a gap that is large.
+They are skew to the sides of a box, whose corners would be equally far otherwise. Where two that
+follow one another find the same corner, as they may of a triangle or a rhombus, the second takes
+the corner furthest beyond the line from the one before it to the one after it. If there is none,
+as of a segment, the place stays open, with a gap that is large.
 
 None of the four may be the deepest point: an octagon has more corners, and where edges cross in
-different planes, or one face does not cover the other at all, there is no patch. Then the closest
-point, as single contacts have it, takes the place of the corner next to it. The least gap is that
-of the solids in every pose.
+different planes, or one face does not cover the other at all, there is no patch. A fifth place is
+for the closest point, as single contacts have it; it is open where one of the four is as deep. So
+the least gap is that of the solids in every pose, and a corner about which a solid tips is not
+lost when another one becomes the deepest.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ from .separating_axis import Axes, along_best, pick, size_of
 # Directions across the normal, whose furthest corners are taken.
 _DIRECTIONS = ((1.0, 0.9), (-0.9, 1.0), (-1.0, -0.9), (0.9, -1.0))
 # Points of each pair.
-N_POINTS = len(_DIRECTIONS)
+N_POINTS = len(_DIRECTIONS) + 1
 # A face that is steeper to the normal than this cosine is not looked at.
 _STEEP = 0.1
 
@@ -131,19 +134,21 @@ def contact_patch(a: PolytopeCollider, b: PolytopeCollider) -> Patch:
     other = _Outline.of(b, *upper, origin, frame)
     corners, valid = _overlap(own, other, slack)
 
-    found, empty = _furthest(corners, valid), ~jnp.any(valid)
+    near = jnp.sqrt(jnp.finfo(size.dtype).eps) * size
+    found, empty = _furthest(corners, valid, near), ~jnp.any(valid)
     gap = found.above - found.below - a.radius - b.radius
     point = origin + frame[0] * found.x + frame[1] * found.y + normal * (found.below + b.radius)
-    exact, normal = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, gap.shape), (exact, normal))
-    patch = Separation(gap, normal, point)
-    deepest = ~empty & (jnp.min(gap) <= exact.gap[0] + slack)
-    replaced = (jnp.arange(N_POINTS) == _nearest(found, empty)) & ~deepest
-    patch = tree_where(replaced, exact, patch)
-    open_ = (empty & ~replaced) | _repeated(patch.point, empty & ~replaced, size)
-    patch = tree_where(open_, exact, patch)
+    normal = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, gap.shape), normal)
+    unused = empty | _repeated(found, near)
+    deepest = ~empty & (jnp.min(gap) <= exact.gap + slack)
+    unused = jnp.concatenate([unused, deepest[None]])
+    both = Separation(gap, normal, point), exact
+    patch = jax.tree.map(lambda own, one: jnp.concatenate([own, one[None]]), *both)
+    # What is open has numbers of a contact that there is.
+    patch = tree_where(unused, jax.tree.map(lambda one: one[None], exact), patch)
     points = patch.point + patch.normal * patch.gap, patch.point
-    far = jnp.abs(jax.lax.stop_gradient(exact.gap)) + 2 * size
-    return Patch(jnp.where(open_, far, patch.gap), patch.normal, points)
+    far = jax.lax.stop_gradient(jnp.abs(exact.gap) + 2 * size)
+    return Patch(jnp.where(unused, far, patch.gap), patch.normal, points)
 
 
 def _frame(outline: Vec3, normal: Vec3) -> tuple[Vec3, Vec3, Vec3]:
@@ -162,15 +167,8 @@ def _preferred(
 
     Round-off would choose among the normals of faces that lie on each other, and of their edges.
     """
-    n_a, n_b, n_edges = len(a.offset), len(b.offset), len(axes.edges.skew)
-    separation = axes.separation
-    # Of edges that are nearly parallel the common normal has few digits.
-    ends = n_a + n_b, n_a + n_b + n_edges
-    known = jnp.where(axes.edges.skew, separation[ends[0] : ends[1]], -jnp.inf)
-    others = jnp.concatenate([known, separation[ends[1] :]])
-    faces = separation[: ends[0]]
-    enough = jnp.maximum(jnp.max(faces, initial=-jnp.inf), jnp.max(others))
-    enough = enough - jnp.sqrt(jnp.finfo(size.dtype).eps) / 16 * size
+    n_a, n_b, separation = len(a.offset), len(b.offset), axes.separation
+    enough = jnp.max(separation) - jnp.sqrt(jnp.finfo(size.dtype).eps) / 16 * size
     normal = exact.normal
     # That of the first solid, where both have one.
     for start, end in ((n_a, n_a + n_b), (0, n_a)):
@@ -249,31 +247,32 @@ def _crossings(
     return jax.tree.map(lambda leaf: leaf.reshape(-1), found), valid.reshape(-1)
 
 
-def _furthest(corners: _Corners, valid: Bool[Array, " n_candidates"]) -> _Corners:
-    """The furthest corner in each direction."""
+def _furthest(corners: _Corners, valid: Bool[Array, " n_candidates"], near: Array) -> _Corners:
+    """Four of the corners, in turn."""
     x, y = jax.lax.stop_gradient((corners.x, corners.y))
-    found = []
-    for along, across in _DIRECTIONS:
-        score = jnp.where(valid, along * x + across * y, -jnp.inf)
-        found.append(pick(corners, jnp.argmax(score)))
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *found)
+    first = [_most(along * x + across * y, valid) for along, across in _DIRECTIONS]
+    places = [pick((x, y), index) for index in first]
+    taken = []
+    for k, index in enumerate(first):
+        (xa, ya), (xb, yb), (xc, yc) = (places[(k + d) % len(first)] for d in (-1, 0, 1))
+        beyond = (yc - ya) * (x - xa) - (xc - xa) * (y - ya)
+        other = _most(beyond, valid)
+        length = jnp.sqrt((xc - xa) ** 2 + (yc - ya) ** 2)
+        same = (xb - xa) ** 2 + (yb - ya) ** 2 <= near**2
+        apart = jnp.max(jnp.where(valid, beyond, -jnp.inf)) > near * length
+        taken.append(pick(corners, jnp.where(same & apart, other, index)))
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *taken)
 
 
-def _nearest(found: _Corners, empty: Bool[Array, ""]) -> Array:
-    """The direction in which the closest point, which is where x and y are zero, is nearest to
-    being the furthest."""
-    along, across = (jnp.asarray([d[k] for d in _DIRECTIONS], found.x.dtype) for k in range(2))
-    lead = jax.lax.stop_gradient(along * found.x + across * found.y)
-    return jnp.argmin(jnp.where(empty, 0.0, lead))
+def _most(score: Array, valid: Bool[Array, " n_candidates"]) -> Array:
+    return jnp.argmax(jnp.where(valid, score, -jnp.inf))
 
 
-def _repeated(points: Vec3, none: Bool[Array, " n_points"], size: Array) -> Array:
-    """Whether there is the same point before, to half the digits."""
-    near = jnp.sqrt(jnp.finfo(size.dtype).eps) * size
-    points = jax.lax.stop_gradient(points)
-    apart = jax.tree.map(lambda leaf: leaf[:, None] - leaf[None], points)
-    same = (dot(apart, apart) <= near**2) & ~none[None]
-    return jnp.any(same & np.tri(N_POINTS, k=-1, dtype=bool), axis=1)
+def _repeated(corners: _Corners, near: Array) -> Bool[Array, " n_corners"]:
+    """Whether there is the same one before, to half the digits."""
+    x, y = jax.lax.stop_gradient((corners.x, corners.y))
+    apart = (x[:, None] - x[None]) ** 2 + (y[:, None] - y[None]) ** 2
+    return jnp.any((apart <= near**2) & np.tri(len(x), k=-1, dtype=bool), axis=1)
 
 
 def _length(d: Vec3) -> Array:
