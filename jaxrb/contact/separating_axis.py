@@ -157,9 +157,16 @@ def _closest_points(p: Vec3, d: Vec3, q: Vec3, e: Vec3) -> tuple[Vec3, Vec3]:
     low = jnp.clip(jnp.minimum(begin, end), 0.0, 1.0)
     high = jnp.clip(jnp.maximum(begin, end), 0.0, 1.0)
     determinant = a * c - b * b
-    parallel = determinant <= 64 * jnp.finfo(a.dtype).eps * a * c
+    # Of nearly parallel ones it has no digits, but the square of their product has.
+    nearly = determinant <= _NEARLY**4 * a * c
+    across = cross(d, e)
+    square = dot(across, across)
+    parallel = square <= (64 * jnp.finfo(a.dtype).eps) ** 2 * a * c
+    crossing = -dot(across, cross(apart, e)) / jnp.where(parallel, 1.0, square)
     s = jnp.where(
-        parallel, (low + high) / 2, (b * g - c * f) / jnp.where(parallel, 1.0, determinant)
+        nearly,
+        jnp.where(parallel, (low + high) / 2, crossing),
+        (b * g - c * f) / jnp.where(nearly, 1.0, determinant),
     )
     s = jnp.clip(s, 0.0, 1.0)
     t = safe_divide(b * s + g, c)
