@@ -11,8 +11,8 @@ solid. So a place in the row means the same corner from step to step, and nothin
 matched. The directions are at right angles to each other: of a rectangle they find all corners.
 They are skew to the sides of a box, whose corners would be equally far otherwise. Where two that
 follow one another find the same corner, as they may of a triangle or a rhombus, the second takes
-the corner furthest beyond the line from the one before it to the one after it. If there is none,
-as of a segment, the place stays open, with a gap that is large.
+the corner furthest beyond the line from the one before it to the one after it, or beyond another
+side. If there is none, as of a segment, the place stays open, with a gap that is large.
 
 None of the four may be the deepest point: an octagon has more corners, and where edges cross in
 different planes, or one face does not cover the other at all, there is no patch. A fifth place is
@@ -23,6 +23,7 @@ lost when another one becomes the deepest.
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import NamedTuple
 
 import jax
@@ -147,7 +148,7 @@ def contact_patch(a: PolytopeCollider, b: PolytopeCollider) -> Patch:
     # What is open has numbers of a contact that there is.
     patch = tree_where(unused, jax.tree.map(lambda one: one[None], exact), patch)
     points = patch.point + patch.normal * patch.gap, patch.point
-    far = jax.lax.stop_gradient(jnp.abs(exact.gap) + 2 * size)
+    far = exact.gap + 2 * size_of(a, b)  # positive in any pose
     return Patch(jnp.where(unused, far, patch.gap), patch.normal, points)
 
 
@@ -250,18 +251,28 @@ def _crossings(
 def _furthest(corners: _Corners, valid: Bool[Array, " n_candidates"], near: Array) -> _Corners:
     """Four of the corners, in turn."""
     x, y = jax.lax.stop_gradient((corners.x, corners.y))
-    first = [_most(along * x + across * y, valid) for along, across in _DIRECTIONS]
-    places = [pick((x, y), index) for index in first]
-    taken = []
-    for k, index in enumerate(first):
-        (xa, ya), (xb, yb), (xc, yc) = (places[(k + d) % len(first)] for d in (-1, 0, 1))
-        beyond = (yc - ya) * (x - xa) - (xc - xa) * (y - ya)
-        other = _most(beyond, valid)
-        length = jnp.sqrt((xc - xa) ** 2 + (yc - ya) ** 2)
-        same = (xb - xa) ** 2 + (yb - ya) ** 2 <= near**2
-        apart = jnp.max(jnp.where(valid, beyond, -jnp.inf)) > near * length
-        taken.append(pick(corners, jnp.where(same & apart, other, index)))
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *taken)
+    chosen = [_most(along * x + across * y, valid) for along, across in _DIRECTIONS]
+    places = [pick((x, y), index) for index in chosen]
+    same = [_distance(places[k - 1], places[k]) <= near for k in range(len(places))]
+
+    def beyond(start, end):
+        """How far the corners are beyond the line from one place to another."""
+        length = _distance(start, end)
+        out = (end[1] - start[1]) * (x - start[0]) - (end[0] - start[0]) * (y - start[1])
+        return jnp.where(valid, out / jnp.where(length > 0, length, 1.0), -jnp.inf)
+
+    for k in range(len(places)):
+        own = beyond(places[k - 1], places[(k + 1) % len(places)])
+        sides = [beyond(places[j - 1], places[j]) for j in range(len(places))]
+        best = jnp.where(jnp.max(own) > near, own, reduce(jnp.maximum, sides))
+        free = same[k] & (jnp.max(best) > near)
+        chosen[k] = jnp.where(free, jnp.argmax(best), chosen[k])
+        places[k] = tree_where(free, pick((x, y), chosen[k]), places[k])
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *(pick(corners, k) for k in chosen))
+
+
+def _distance(p: tuple[Array, Array], q: tuple[Array, Array]) -> Array:
+    return jnp.sqrt((p[0] - q[0]) ** 2 + (p[1] - q[1]) ** 2)
 
 
 def _most(score: Array, valid: Bool[Array, " n_candidates"]) -> Array:

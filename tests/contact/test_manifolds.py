@@ -151,34 +151,34 @@ def test_faces_on_faces(first, second):
     gap, normal, on_first, on_second = measured(first, second)(shift, quaternion)
     many = 0
     for k, (_, _, (n, distance, axes, polygons)) in enumerate(cases):
-        used = touching(gap[k])
+        there = used(gap[k], normal[k], on_first[k], on_second[k])
         overlap = clipped(polygons[1], polygons[0])
-        np.testing.assert_allclose(gap[k][used], distance, rtol=0, atol=2e-14)
-        np.testing.assert_allclose(normal[k], np.broadcast_to(n, (4, 3)), rtol=0, atol=1e-13)
-        np.testing.assert_allclose(
-            np.sum(normal[k] * (on_first[k] - on_second[k]), axis=1)[used], distance, atol=2e-14
-        )
-        seen = on_second[k][used] @ axes.T
+        np.testing.assert_allclose(gap[k][there], distance, rtol=0, atol=2e-14)
+        np.testing.assert_allclose(normal[k], np.broadcast_to(n, (5, 3)), rtol=0, atol=1e-13)
+        seen = on_second[k][there] @ axes.T
         apart = np.linalg.norm(seen[:, None] - overlap[None], axis=2).min(axis=1)
         np.testing.assert_allclose(apart, 0.0, atol=1e-9)
         # In which direction the first side of the outline points is the implementation's choice.
         sides = polygons[0] - np.roll(polygons[0], 1, axis=0)
         assert any(furthest(seen, overlap, side) for side in sides)
-        many += used.sum() == 4
-        assert used.sum() >= min(3, len(distinct(overlap)))
-    assert many > 0.5 * len(cases)
+        many += there.sum() == 4
+        assert there.sum() >= min(3, len(distinct(overlap)))
+        assert there.sum() == 4 or len(distinct(overlap)) != 4 or first is not BOX
+        assert not there[4]
+    assert many > 0.2 * len(cases)
 
 
 def furthest(points, polygon, side):
-    """Whether points are what is furthest of a polygon in four directions relative to a side."""
+    """Whether what is furthest of a polygon in four directions relative to a side is among some of
+    its corners."""
     x = side / np.linalg.norm(side)
     # Seen from above, the second axis is to the right.
     y = np.array([x[1], -x[0]])
-    found = []
     for along, across in ((1.0, 0.9), (-0.9, 1.0), (-1.0, -0.9), (0.9, -1.0)):
-        found.append(polygon[np.argmax(polygon @ (along * x + across * y))])
-    found = distinct(np.array(found))
-    return len(found) == len(points) and np.allclose(found, points, rtol=0, atol=1e-9)
+        found = polygon[np.argmax(polygon @ (along * x + across * y))]
+        if np.linalg.norm(points - found, axis=1).min() > 1e-9:
+            return False
+    return True
 
 
 def distinct(points):
@@ -202,6 +202,7 @@ def test_aligned_boxes():
         noise = 1e-15 * rng.normal(size=(200, 7))
         noise[0] = 0.0
         gap, _, _, on_second = of(shift + noise[:, :3], np.array([1.0, 0, 0, 0]) + noise[:, 3:])
+        gap, on_second = gap[:, :4], on_second[:, :4]
         np.testing.assert_allclose(gap, 0.0, atol=1e-14)
         np.testing.assert_allclose(
             on_second, np.broadcast_to(on_second[0], (200, 4, 3)), atol=1e-14
@@ -244,18 +245,19 @@ def test_least_gap_is_the_distance(first, second):
     for k in range(len(shift)):
         turn = matrix(quaternion[k])
         truth = minkowski_gap(first, second, shift[k], turn)
-        parallel = abs(turn[2, 2]) > 1 - 1e-12 and first is second is CAPSULE
-        # The narrow phase takes capsules at less than 1e-7 to each other for parallel.
-        np.testing.assert_allclose(gap[k].min(), truth, rtol=0, atol=1e-7 if parallel else 2e-13)
-        used = touching(gap[k]) & (gap[k] > max(truth, -r - s) + 1e-9)
-        several += used.any()
+        np.testing.assert_allclose(gap[k].min(), truth, rtol=0, atol=2e-13)
+        there = used(gap[k], normal[k], on_first[k], on_second[k])
+        assert np.all(gap[k][~there] > 0.5)
         apart = on_first[k] - on_second[k] - gap[k][:, None] * normal[k]
-        np.testing.assert_allclose(apart[touching(gap[k])], 0.0, atol=1e-14)
+        np.testing.assert_allclose(apart[there], 0.0, atol=1e-14)
+        # The closest point is in the midst of solids whose cores penetrate, or nearly so.
+        there &= (np.arange(5) < 4) | (gap[k] > -0.9 * (r + s))
+        several += there[:4].any()
         for points, solid in (
             (on_first[k] + normal[k] * r, a),
             ((on_second[k] - normal[k] * s - shift[k]) @ turn, b),
         ):
-            np.testing.assert_allclose(off_surface(solid, points[used]), 0.0, atol=1e-9)
+            np.testing.assert_allclose(off_surface(solid, points[there]), 0.0, atol=1e-7)
     assert several > 50 or first is second is CAPSULE
 
 
@@ -275,14 +277,17 @@ def test_tilted_boxes():
     of, rng = measured(first, second), np.random.default_rng(5)
     tilts = np.concatenate([[0.0], np.logspace(-15, -1, 113)])
     for _ in range(6):
-        shift = np.array([*rng.uniform(-0.25, 0.25, 2), 0.2 + 0.02])
+        shift = np.array([*rng.uniform(-0.2, 0.2, 2), 0.2 + 0.02])
         axis = np.array([*rng.normal(size=2), 0])
         axis /= np.linalg.norm(axis)
         yaw = quaternions.exp(np.array([0.0, 0, 0.2]))
         turns = [quaternions.exp(axis * tilt) for tilt in tilts]
         quaternion = np.stack([np.asarray(quaternions.multiply(turn, yaw)) for turn in turns])
         gap, normal, _, on_second = of(np.broadcast_to(shift, (len(tilts), 3)), quaternion)
-        assert touching(gap).all()
+        # The fifth place is that of the closest point where it is another corner.
+        assert np.all(gap[:, 4] >= gap[:, :4].min(axis=1) - tilts)
+        gap, normal, on_second = gap[:, :4], normal[:, :4], on_second[:, :4]
+        assert np.all(gap < 0.1)
         assert np.all(np.abs(gap - gap[:1]) <= 0.4 * tilts[:, None] + 1e-14)
         moved = np.linalg.norm(on_second - on_second[:1], axis=2)
         assert np.all(moved[tilts < 1e-2] <= 2 * tilts[tilts < 1e-2, None] + 1e-13)
@@ -327,7 +332,7 @@ def test_derivatives(name):
             shift, around = np.array([height, 0.05, 0.1]), [1.0, 0.02, 0.3, 0.1]
         x = np.concatenate([lengths, shift, around + 0.01 * rng.normal(size=4)])
         expected = differences(of, x, step=1e-5)
-        np.testing.assert_allclose(slope(x), expected, rtol=0, atol=1e-8 * (1 + np.abs(expected)))
+        np.testing.assert_allclose(slope(x), expected, rtol=1e-8, atol=1e-8)
         # Flat on each other, and with one centre.
         for place in (shift, 0 * shift):
             assert np.isfinite(slope(np.concatenate([lengths, place, [1.0, 0, 0, 0]]))).all()
@@ -344,8 +349,8 @@ def test_single_precision():
     gap, *_, on_second = measured(*single)(
         np.array([[0.2, 0.1, 0.47]], np.float32), np.array([[1, 0, 0, 0.2]], np.float32)
     )
-    np.testing.assert_allclose(gap, 0.0, atol=1e-6)
-    assert len(distinct(on_second[0])) == 4
+    np.testing.assert_allclose(gap[0, :4], 0.0, atol=1e-6)
+    assert len(distinct(on_second[0, :4])) == 4
 
 
 SMALL = rb.RigidBody(rb.Box((0.1, 0.1, 0.1)), 1.0)
@@ -380,9 +385,10 @@ def test_obstacle_that_moves():
         return found.gap, found.kinematics(phase, system.inertial).normal_velocity
 
     gap, rate = contacts(jnp.zeros(()))
+    gap, rate = gap[:4], rate[:4]
     np.testing.assert_allclose(gap, 0.0, atol=1e-15)
     step = 1e-6
-    expected = (contacts(jnp.asarray(step))[0] - contacts(jnp.asarray(-step))[0]) / (2 * step)
+    expected = (contacts(jnp.asarray(step))[0] - contacts(jnp.asarray(-step))[0])[:4] / (2 * step)
     # The tilt during the step turns the normal against that of the other face.
     np.testing.assert_allclose(rate, expected, rtol=0, atol=1e-5)
 
@@ -406,13 +412,13 @@ def test_rows_of_a_stack():
     contacts = system.contacts
     assert contacts is not None
     listed = partners(world, contacts)
-    number = lambda a, b: int(np.all(listed == [a, b], axis=1).sum())  # noqa: E731
-    assert (number(0, 4), number(0, 3), number(0, 1), number(1, 1), number(2, 1)) == (4, 1, 4, 1, 4)
+    of = {pair: np.all(listed == pair, axis=1) for pair in [(0, 4), (0, 3), (0, 1), (1, 1), (2, 1)]}
+    assert [own.sum() for own in of.values()] == [5, 1, 5, 1, 5]
     friction = np.broadcast_to(system.contact_law.coefficient_of_friction, contacts.shape).ravel()
-    np.testing.assert_array_equal(friction, np.where((listed == [0, 3]).all(axis=1), 0.9, 0.5))
+    np.testing.assert_array_equal(friction, np.where(of[0, 3], 0.9, 0.5))
 
     rows = ContactRows.of(contacts.find(jnp.zeros(()), phase).points(), phase)
-    ours = (listed == [0, 4]).all(axis=1)
+    ours = np.flatnonzero(of[0, 4])[:4]
     np.testing.assert_allclose(np.asarray(rows.gap)[ours], 0.0, atol=1e-15)
     for jacobian in rows.rows.jacobians:
         wrenches = np.moveaxis(np.asarray(jacobian)[:, :, ours], 1, -1)
