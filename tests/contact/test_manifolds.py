@@ -280,8 +280,8 @@ def test_tilted_boxes():
         shift = np.array([*rng.uniform(-0.2, 0.2, 2), 0.2 + 0.02])
         axis = np.array([*rng.normal(size=2), 0])
         axis /= np.linalg.norm(axis)
-        yaw = quaternions.exp(np.array([0.0, 0, 0.2]))
-        turns = [quaternions.exp(axis * tilt) for tilt in tilts]
+        yaw = quaternions.exp(jnp.array([0.0, 0, 0.2]))
+        turns = [quaternions.exp(jnp.asarray(axis * tilt)) for tilt in tilts]
         quaternion = np.stack([np.asarray(quaternions.multiply(turn, yaw)) for turn in turns])
         gap, normal, _, on_second = of(np.broadcast_to(shift, (len(tilts), 3)), quaternion)
         # The fifth place is that of the closest point where it is another corner.
@@ -370,7 +370,7 @@ def test_obstacle_that_moves():
     world = rb.World([SMALL], [table], contact_law=rb.Coulomb(0.5, 0.0))
     position, turn = slide(jnp.asarray(0.3), None)
     place = np.asarray(quaternions.to_matrix(turn)) @ [0.15, -0.1, 0.2] + np.asarray(position)
-    turn = np.asarray(quaternions.multiply(turn, np.array([np.cos(0.2), 0, 0, np.sin(0.2)])))
+    turn = np.asarray(quaternions.multiply(turn, jnp.array([np.cos(0.2), 0, 0, np.sin(0.2)])))
     velocity, spin = np.array([0.3, -0.8, 0.4]), np.array([0.2, 0.5, -0.7])
     w, v = turn[0], turn[1:]
     change = np.concatenate([[-v @ spin], w * spin + np.cross(v, spin)]) / 2
@@ -382,6 +382,7 @@ def test_obstacle_that_moves():
         rows = (place + t * velocity, quaternion, velocity, spin)
         state = rb.State(*(jnp.asarray(row)[None] for row in rows))
         system, phase = build(world, state, standing=True)
+        assert system.contacts is not None
         found = system.contacts.find(0.3 + t, phase)
         return found.gap, found.kinematics(phase, system.inertial).normal_velocity
 
