@@ -6,22 +6,27 @@ import dataclasses
 from typing import Literal
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._validate import finite_number, one_of, positive_count, positive_number, step_size
+from .._validate import (
+    nonnegative_number,
+    one_of,
+    positive_count,
+    positive_number,
+    step_size,
+)
 from ..bodies import ConstantForce, State
 from ..contact import HalfSpaceContacts, flat_at_rest
 from ..flows import AbstractFlow, ExactFlight, LieVariational
-from .course import Status, start_course
 from .detectors import EndOfStep, Interior
-from .differentiate import CheckpointLayout, Program, Scene, trajectory
+from .differentiate import CheckpointLayout
 from .events import AbstractEvents, NoContacts
+from .fly import fly
 from .frictional_events import DirectImpacts, FrictionalImpacts
 from .impact_events import AbstractImpacts, Impacts
 from .lasting_events import LastingContacts
-from .method import AbstractMethod, Run
+from .method import AbstractMethod
 from .proof import Proved
 from .rest_events import ImpactsAndRest
 from .system import System, build
@@ -123,7 +128,7 @@ class EventDriven(AbstractMethod):
         self.on_zeno = one_of(on_zeno, (None, "stop", "rest"), "on_zeno")
         default = "end" if dt is not None else "proved"
         self.detect = default if detect is None else one_of(detect, tuple(_DETECTORS), "detect")
-        self.penetration = _depth(penetration)
+        self.penetration = nonnegative_number(penetration, "penetration")
         if dt is None:
             self._check_continuous()
 
@@ -161,7 +166,7 @@ class EventDriven(AbstractMethod):
             raise ValueError(hindrance)
         if self.detect == "proved":
             _check_provable(self.flow, world)
-        return _for_flow(self.flow, world, state)
+        return for_flow(self.flow, world, state)
 
     def build(self, world, state, args):
         proved = self.detect == "proved"
@@ -194,26 +199,9 @@ class EventDriven(AbstractMethod):
             progress=progress,
             continuous=self.dt is None,
         )
+        layout = self._blocks(n_bodies, grid.capacity)
         events = self._events(system, grid.dt)
-        program = Program(plan, self._blocks(n_bodies, grid.capacity), wanted)
-        start = start_course(grid, phase, events)
-        status = Status.start(code, start.remaining)
-        scene = Scene(grid, events, times)
-        end, status, outputs = trajectory(program, scene, start, status)
-        outputs = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), outputs)
-        time = end.time(grid)
-        return Run(
-            phase=end.phase,
-            time=time,
-            code=status.code,
-            steps=end.step,
-            evaluations=status.evaluations,
-            n_impacts=status.impacts,
-            work=end.work,
-            zeno_time=events.zeno_time(time, end.phase, end.mode, status.code),
-            saved=outputs.saved,
-            impacts=outputs.impacts,
-        )
+        return fly(plan, layout, events, phase, code, grid, times, wanted)
 
     def _blocks(self, n_bodies: int, capacity: int) -> CheckpointLayout:
         max_impacts = self.max_impacts
@@ -261,14 +249,6 @@ def LGVCI(dt, **options) -> EventDriven:  # noqa: N802  (the paper's name)
     return EventDriven(LieVariational(), dt, **options)
 
 
-def _depth(value: float) -> float:
-    """A depth [m]; raises `ValueError` if it is none."""
-    depth = finite_number(value, "penetration")
-    if depth < 0:
-        raise ValueError(f"penetration must not be negative; got {depth}.")
-    return depth
-
-
 def _hindrance(world: World) -> str | None:
     """Why contacts cannot last in a world; None where they can."""
     if world.obstacles and world.joints:
@@ -310,7 +290,7 @@ def _rests_as_it_hits(world: World) -> bool:
     return all(len(shape.parts()) == len(shape.strictly_convex_parts()) for shape in shapes)
 
 
-def _for_flow(flow: AbstractFlow, world: World, state: State) -> State:
+def for_flow(flow: AbstractFlow, world: World, state: State) -> State:
     """The state with what the flow advances; raises `ValueError` if they do not fit."""
     name = type(flow).__name__
     beyond = world.joints_beyond_pins

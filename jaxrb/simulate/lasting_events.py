@@ -17,7 +17,7 @@ from ..stepping.solve_cone import solve_cone
 from .events import AbstractEvents, Flown, Reset, free_flow
 from .impact_events import AbstractImpacts, impact_guards
 from .system import System
-from .tolerances import Tolerance, gap_tolerance
+from .tolerances import Tolerance, gap_tolerance, missed
 
 # A bounce that takes less than this part of a step is none.
 _SHORT = 1e-3
@@ -86,9 +86,9 @@ class LastingContacts(AbstractEvents):
             step = held_step(
                 scheme, t, duration, phase, held, impulses, self._scene, self._height(t, phase)
             )
-            missed = jnp.where(jnp.any(held), _missed(step.residual), 0.0)
+            residual = jnp.where(jnp.any(held), missed(step.residual), 0.0)
             impulses = jax.lax.stop_gradient(step.impulses)
-            error = jnp.maximum(step.error, missed)
+            error = jnp.maximum(step.error, residual)
             return Flown(step.phase, error, step.work, Touching(held, impulses))
 
         return fly
@@ -137,7 +137,7 @@ class LastingContacts(AbstractEvents):
         none = jnp.zeros(0, speed.dtype)
         solution = solve_cone(problem, jnp.zeros_like(bias), none)
         after = pushed(end, problem.momentum(solution.impulse, none), inertial)
-        return after, _missed(solution.residual) <= 1
+        return after, missed(solution.residual) <= 1
 
     @property
     def _scene(self) -> Scene:
@@ -163,9 +163,3 @@ class LastingContacts(AbstractEvents):
         """How high it is, about [m]."""
         scale = self.system.dynamics.acceleration_scale(t, phase)
         return jax.lax.stop_gradient(0.125 * scale * (_SHORT * self.dt) ** 2)
-
-
-def _missed(residual: Float[Array, ""]) -> Float[Array, ""]:
-    """The residual of cone problems, relative to the one allowed."""
-    allowed = 1e-9 if jnp.finfo(residual.dtype).eps < 1e-10 else 2e-4
-    return jax.lax.stop_gradient(residual / allowed)

@@ -34,6 +34,11 @@ class ContactRows(eqx.Module):
     def of(points: Sequence[ContactPoints], phase: Phase) -> ContactRows:
         """Of all contact points of a phase."""
         n_bodies = phase.position.x.shape[0]
+        if not points:
+            none = jnp.zeros((3, 3, 0), phase.position.x.dtype)
+            arms = zeros_like((Vec3(*none[:, 0, :]), Vec3(*none[:, 0, :])))
+            rows = Rows(none, (none, none), Links((), n_bodies))
+            return ContactRows(none[0, 0], rows, arms, none[0])
         found = [_row(one, phase) for one in points]
         sides = [pair for pairs, _ in found for pair in pairs]
         numbers = [own for _, own in found]

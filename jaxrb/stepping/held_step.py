@@ -43,7 +43,7 @@ class Scene(eqx.Module):
 
     Attributes:
         dynamics: masses, gravity and loads.
-        contacts: what finds the contact points, by `find(t, phase)`.
+        contacts: what finds the contact points, by `find(t, phase)`; None where nothing touches.
         friction: mu of each contact.
     """
 
@@ -53,7 +53,9 @@ class Scene(eqx.Module):
 
     def rows(self, t, phase: Phase) -> ContactRows:
         """The contact points at a time."""
-        points: tuple[ContactPoints, ...] = self.contacts.find(t, phase).points()
+        points: tuple[ContactPoints, ...] = ()
+        if self.contacts is not None:
+            points = self.contacts.find(t, phase).points()
         return ContactRows.of(points, phase)
 
     def problem(self, rows: ContactRows, phase: Phase, bias: Impulse, active) -> ConeProblem:
@@ -223,14 +225,14 @@ def _(flow, primals, tangents):
         return change - response.impulses(beyond(change), nothing, jnp.zeros_like(dfriction))[0]
 
     def solve(matvec, right):
-        return _repeat(lambda x: x + (right - matvec(x)), right)
+        return repeat_to_round_off(lambda x: x + (right - matvec(x)), right)
 
     right = response.impulses(dmoved, nothing, dfriction)[0]
     change = jax.lax.custom_linear_solve(matvec, right, solve, solve)
     return impulse, change
 
 
-def _repeat(function: Callable, start):
+def repeat_to_round_off(function: Callable, start):
     """Applies a function until only round-off changes."""
     enough = 64 * jnp.finfo(start.dtype).eps
 

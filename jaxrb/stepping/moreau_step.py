@@ -1,0 +1,146 @@
+"""Moreau's step: a contact problem at the middle of a free motion.
+
+Bodies move freely for half of the step; there the loads and the contacts act, by impulses, and they
+move on for the other half (Moreau, "Unilateral contact and dry friction in finite freedom
+dynamics", 1988; here the free motion is a flow's, without loads). A contact takes part if it is
+closed at the middle, where its gap is gap + (h/2) u_n to first order. All that take part obey one
+cone problem, whose bias is Newton's restitution e u_n of the velocity before.
+
+What rests neither moves nor sinks, as its velocity is zero at both ends. Without contacts the step is
+symmetric, and keeps the energy if the flow does and gravity alone acts. With them the energy
+changes by
+
+    sum of P . (u + u')/2
+
+for the velocities u, u' of each contact before and after. Where u' is against u in the step, as if
+it slid back or opened and fell back, this may be positive, and Newton's restitution with friction
+may create energy in an impact (Kane's paradox). The law is then posed on the *mean* velocity, as it
+is for the displacement: friction opposes (u_t + u_t')/2, and a contact that opens has no normal
+velocity in the mean. This never creates energy.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from ..bodies import Phase
+from ..flows import AbstractFlow
+from ..math import Vec3, tree_where
+from ..math.rarely import if_any
+from .cone import ConeProblem
+from .cone_solver import Tolerances, search
+from .contact_rows import velocities
+from .held_step import Impulse, Scene
+from .solve_cone import answer
+
+
+class Surroundings(eqx.Module):
+    """What a step with impacts in it depends on besides the phase.
+
+    Attributes:
+        scene: masses, loads and contacts.
+        restitution: e of each contact.
+        height: the largest gap of a closed contact [m].
+    """
+
+    scene: Scene
+    restitution: Float[Array, " n_contacts"]
+    height: Float[Array, " n_contacts"]
+
+
+class Stepped(NamedTuple):
+    """The result of a step."""
+
+    phase: Phase
+    impulse: Impulse  # of the contacts [N s]
+    error: Float[Array, ""]  # of the equations of motion, relative to the one allowed
+    residual: Float[Array, ""]  # of the cone problems
+    work: Float[Array, ""] | None  # of loads without a potential [J]
+    lost: Bool[Array, ""]  # whether the closest point of a contact was not found
+
+
+def moreau_step(
+    flow: AbstractFlow, t, duration, phase: Phase, known: Impulse, around: Surroundings
+) -> Stepped:
+    """A step of Moreau's midpoint rule.
+
+    Args:
+        flow: the scheme of the free motion.
+        t, duration: [s].
+        phase: at the start.
+        known: impulses of the step before, from which those of this one are sought [N s].
+        around: masses, loads, contacts and their laws.
+    """
+    scene, half = around.scene, 0.5 * duration
+    dynamics, inertial = scene.dynamics, scene.dynamics.inertial
+    still = Vec3(*[jnp.zeros_like(phase.position.x)] * 3)
+    middle, early = flow.drift(half, phase, inertial, still)
+    kick = dynamics.kick(t + half, middle, duration)
+    weight = dynamics.gravity * (inertial.mass * duration)
+    pulled = dataclasses.replace(kick.phase, linear_momentum=kick.phase.linear_momentum + weight)
+    rows = scene.rows(t + half, middle)
+    before = rows.rows.velocity(velocities(middle, inertial)) - rows.drift
+    active = jax.lax.stop_gradient(rows.gap) <= around.height
+    normal = around.restitution * before[0]
+    problem = scene.problem(rows, pulled, (-rows.drift).at[0].add(normal), active)
+    opening = jnp.where(before[0] < 0, normal, before[0])
+    mean = before.at[0].set(opening) - rows.drift
+    arguments = (problem, mean, before, rows.drift, jnp.where(active, known, 0.0))
+    velocity, impulse, residual = if_any(jnp.any(active), _touched, _free, *arguments)
+    momentum = problem.times_mass(velocity)
+    touched = dataclasses.replace(
+        pulled, linear_momentum=Vec3(*momentum[:3]), angular_momentum=Vec3(*momentum[3:])
+    )
+    after = tree_where(jnp.any(active), touched, pulled)
+    end, late = flow.drift(half, after, inertial, still)
+    error = jnp.maximum(jnp.maximum(early, late), kick.error)
+    work = None if dynamics.conservative else kick.work
+    return Stepped(end, impulse, error, residual, work, jnp.any(jnp.isnan(rows.gap)))
+
+
+def _free(problem: ConeProblem, mean, before, drift, known):
+    return problem.free, jnp.zeros_like(known), jnp.zeros_like(known[0, 0])
+
+
+def _touched(problem: ConeProblem, mean, before, drift, known):
+    """Velocities and impulses after contact, and the residual."""
+    impulse, residual, in_the_mean = _search(
+        *jax.lax.stop_gradient((problem, mean, before, drift, known))
+    )
+    problem = _biased(problem, mean, in_the_mean)
+    none = jnp.zeros(0, impulse.dtype)
+    return answer(problem, impulse, none).velocity, impulse, residual
+
+
+def _search(problem: ConeProblem, mean, before, drift, known):
+    """The impulses, the residual, and whether the law is posed on mean velocities: if it would
+    create energy otherwise. A loop over both keeps the program to one solver."""
+    none = jnp.zeros(0, known.dtype)
+    allowed = Tolerances.of(known.dtype).accepted * jnp.max(problem.units().speed)
+
+    def unfinished(carry):
+        return ~carry[-1]
+
+    def turn(carry):
+        impulse, _, in_the_mean, _ = carry
+        solution = search(_biased(problem, mean, in_the_mean), impulse, none)
+        impulse = jnp.where(problem.active, solution.impulse, 0.0)
+        after = problem.contacts.velocity(solution.velocity) - drift
+        created = 0.5 * jnp.sum(impulse * (before + after))
+        creates = ~in_the_mean & (created > allowed * jnp.sum(jnp.abs(impulse)))
+        return impulse, solution.residual, in_the_mean | creates, ~creates
+
+    no = jnp.zeros((), bool)
+    carry = (known, jnp.full((), jnp.inf, known.dtype), no, no)
+    return jax.lax.while_loop(unfinished, turn, carry)[:3]
+
+
+def _biased(problem: ConeProblem, mean, in_the_mean) -> ConeProblem:
+    bias = jnp.where(in_the_mean, mean, problem.bias)
+    return eqx.tree_at(lambda problem: problem.bias, problem, bias)
