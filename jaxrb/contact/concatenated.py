@@ -135,7 +135,7 @@ def all_contacts(
     """
     sets = with_obstacles(bodies, obstacles, args, standing)
     if pairs:
-        sets += _between(bodies, pairs, pinned, len(obstacles))
+        sets += _between(bodies, pairs, pinned, len(obstacles), standing)
     if len(sets) > 1:
         return MixedContacts(tuple(sets))
     return sets[0] if sets else None
@@ -146,15 +146,17 @@ def _between(
     pairs: Sequence[tuple[int, int]],
     pinned: Sequence[bool],
     n_obstacles: int,
+    standing: bool,
 ) -> list[AbstractContactSet]:
     """Balls, if each of them can touch every other, and one set for each other kind of contact."""
     solids = [body.centered_shape() for body in bodies]
     sets: list[AbstractContactSet] = []
-    # One that is pinned turns when it is hit, and is not among these.
+    # One that is pinned turns when it is hit, and is not among these. Their square holds each contact
+    # twice, which contacts that share a load must not be.
     balls = {
         body: solid
         for body, solid in enumerate(solids)
-        if isinstance(solid, Sphere) and not any(pinned)
+        if isinstance(solid, Sphere) and not any(pinned) and not standing
     }
     left = {tuple(sorted(pair)): pair for pair in pairs}
     every = set(combinations(balls, 2))

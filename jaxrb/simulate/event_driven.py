@@ -25,7 +25,7 @@ from .events import AbstractEvents, NoContacts
 from .fly import fly
 from .frictional_events import DirectImpacts, FrictionalImpacts
 from .impact_events import AbstractImpacts, Impacts
-from .lasting_events import LastingContacts
+from .lasting_events import Jointed, LastingContacts
 from .method import AbstractMethod
 from .proof import Proved
 from .rest_events import ImpactsAndRest
@@ -100,6 +100,7 @@ class EventDriven(AbstractMethod):
     on_zeno: Literal["stop", "rest"] | None = eqx.field(static=True)
     detect: str = eqx.field(static=True)
     penetration: float = eqx.field(static=True)
+    simultaneous: Literal["together", "sequence"] | None = eqx.field(static=True)
 
     def __init__(
         self,
@@ -111,6 +112,7 @@ class EventDriven(AbstractMethod):
         on_zeno: Literal["stop", "rest"] | None = None,
         detect: Literal["end", "interior", "proved"] | None = None,
         penetration: float = 0.0,
+        simultaneous: Literal["together", "sequence"] | None = None,
     ):
         if not isinstance(flow, AbstractFlow):
             raise ValueError(f"EventDriven.flow must be a flow; got {flow!r}.")
@@ -129,6 +131,7 @@ class EventDriven(AbstractMethod):
         default = "end" if dt is not None else "proved"
         self.detect = default if detect is None else one_of(detect, tuple(_DETECTORS), "detect")
         self.penetration = nonnegative_number(penetration, "penetration")
+        self.simultaneous = one_of(simultaneous, (None, "together", "sequence"), "simultaneous")
         if dt is None:
             self._check_continuous()
 
@@ -154,25 +157,26 @@ class EventDriven(AbstractMethod):
             return dataclasses.replace(self, on_zeno="stop", flow=self.flow.for_long_flights())
         if self.on_zeno is not None:
             return self
-        simple = not world.frictional and not world.pairs
+        simple = not world.frictional and not world.pairs and not world.joints
         simple = simple and all(flat_at_rest(obstacle) for obstacle in world.obstacles)
-        rest = simple and not world.elastic and _hindrance(world) is None
-        rest = rest and _rests_as_it_hits(world)
+        rest = simple and not world.elastic and _rests_as_it_hits(world)
+        rest = rest or world.joints_beyond_pins is not None
         return dataclasses.replace(self, on_zeno="rest" if rest else "stop")
 
     def prepare(self, world, state):
-        hindrance = _hindrance(world) if self.on_zeno == "rest" else None
-        if hindrance is not None:
-            raise ValueError(hindrance)
         if self.detect == "proved":
             _check_provable(self.flow, world)
-        return for_flow(self.flow, world, state)
+        if self.on_zeno != "rest":
+            _check_joints(self.flow, world)
+        return for_flow(self.flow, state)
 
     def build(self, world, state, args):
         proved = self.detect == "proved"
         principal = self.flow.has_principal_axes or proved
         standing = self.on_zeno == "rest"
-        system, phase = build(world, state, args, standing=standing, principal=principal)
+        system, phase = build(
+            world, state, args, standing=standing, principal=principal, pivots=not standing
+        )
         if proved and system.contacts is not None:
             unproved = system.contacts.unproved()
             if unproved is not None:
@@ -199,8 +203,8 @@ class EventDriven(AbstractMethod):
             progress=progress,
             continuous=self.dt is None,
         )
-        layout = self._blocks(n_bodies, grid.capacity)
         events = self._events(system, grid.dt)
+        layout = self._blocks(n_bodies, grid.capacity)
         return fly(plan, layout, events, phase, code, grid, times, wanted)
 
     def _blocks(self, n_bodies: int, capacity: int) -> CheckpointLayout:
@@ -219,13 +223,16 @@ class EventDriven(AbstractMethod):
 
     def _events(self, system: System, dt: Float[Array, ""]) -> AbstractEvents:
         if system.contacts is None:
-            return NoContacts(system)
+            return NoContacts(system) if system.joints is None else Jointed(system)
         tolerance = Tolerance(self.tolerance, self.penetration)
+        impacts = self._impacts(system, tolerance)
         if self.on_zeno == "rest":
-            if not system.contact_law.frictional and isinstance(system.contacts, HalfSpaceContacts):
+            alone = not system.contact_law.frictional and system.joints is None
+            if alone and isinstance(system.contacts, HalfSpaceContacts):
                 return ImpactsAndRest(system, tolerance)
-            return LastingContacts(system, self._impacts(system, tolerance), tolerance, dt)
-        return self._impacts(system, tolerance)
+            together = self.simultaneous != "sequence"
+            return LastingContacts(system, impacts, tolerance, dt, together)
+        return impacts
 
     def _impacts(self, system: System, tolerance: Tolerance) -> AbstractImpacts:
         if not system.contact_law.frictional:
@@ -247,21 +254,6 @@ def LGVCI(dt, **options) -> EventDriven:  # noqa: N802  (the paper's name)
         options: of `EventDriven`.
     """
     return EventDriven(LieVariational(), dt, **options)
-
-
-def _hindrance(world: World) -> str | None:
-    """Why contacts cannot last in a world; None where they can."""
-    if world.obstacles and world.joints:
-        return (
-            'on_zeno="rest" is sustained contact of free bodies: World.joints must be empty, or '
-            'use on_zeno="stop".'
-        )
-    for body in world.bodies if world.obstacles else ():
-        try:
-            body.shape.strictly_convex_parts()
-        except ValueError as error:
-            return str(error)
-    return None
 
 
 def _check_provable(flow: AbstractFlow, world: World) -> None:
@@ -287,23 +279,27 @@ def _rests_as_it_hits(world: World) -> bool:
     corners one would be hit after the other, in the order of their numbers.
     """
     shapes = [body.shape for body in world.bodies] if world.obstacles else []
-    return all(len(shape.parts()) == len(shape.strictly_convex_parts()) for shape in shapes)
+    return all(len(shape.parts()) == len(shape.standing_parts()) for shape in shapes)
 
 
-def for_flow(flow: AbstractFlow, world: World, state: State) -> State:
-    """The state with what the flow advances; raises `ValueError` if they do not fit."""
-    name = type(flow).__name__
+def _check_joints(flow: AbstractFlow, world: World) -> None:
+    """Raises `ValueError` where a flow alone cannot hold the joints of a world."""
     beyond = world.joints_beyond_pins
     if beyond is not None:
         raise ValueError(
-            f"EventDriven knows joints that pin a body to the world, at most one Pin for each; "
-            f"{beyond}. Use MoreauJean for this world."
+            f"A flow alone knows joints that pin a body to the world, at most one Pin for each; "
+            f'{beyond}. Use EventDriven(on_zeno="rest"), in which contacts and joints last.'
         )
     if world.joints and not flow.has_pins:
         raise ValueError(
-            f"{name} does not know joints: World.joints must be empty, or use another flow such "
-            "as QuaternionEnergyMomentum."
+            f"{type(flow).__name__} does not know joints: World.joints must be empty, or use "
+            'EventDriven(on_zeno="rest"), or another flow such as QuaternionEnergyMomentum.'
         )
+
+
+def for_flow(flow: AbstractFlow, state: State) -> State:
+    """The state with what the flow advances; raises `ValueError` if they do not fit."""
+    name = type(flow).__name__
     if flow.has_stretch and state.stretch is None:
         zero = jnp.zeros((*state.position.shape[:-1], 6), state.position.dtype)
         return dataclasses.replace(state, stretch=zero)

@@ -115,6 +115,7 @@ class Flown(NamedTuple):
     error: Float[Array, ""]  # of its implicit equations, relative to the one allowed
     work: Float[Array, ""] | None  # of loads without a potential [J]; None where all have one
     mode: Mode  # from then on, if nothing happens there
+    held: Bool[Array, ""] | np.bool_ = np.True_  # whether those of contacts and joints were solved
 
 
 class AbstractEvents(eqx.Module):

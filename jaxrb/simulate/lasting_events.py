@@ -1,6 +1,8 @@
-"""Impacts, and the contacts that last between them: with friction, between all bodies."""
+"""Impacts, and the contacts that last between them: with friction, joints, between all bodies."""
 
 from __future__ import annotations
+
+import dataclasses
 
 import equinox as eqx
 import jax
@@ -12,12 +14,13 @@ from ..contact import AbstractContacts
 from ..math import tree_where
 from ..math.rarely import if_any
 from ..stepping.contact_rows import ContactRows, pushed, velocities
-from ..stepping.held_step import Impulses, Scene, held_step
+from ..stepping.held_step import Impulses, held_step
+from ..stepping.scene import Scene
 from ..stepping.solve_cone import solve_cone
-from .events import AbstractEvents, Flown, Reset, free_flow
+from .events import AbstractEvents, Event, Flown, Kind, NoContacts, Reset, free_flow
 from .impact_events import AbstractImpacts, impact_guards
 from .system import System
-from .tolerances import Tolerance, gap_tolerance, missed
+from .tolerances import Tolerance, gap_tolerance
 
 # A bounce that takes less than this part of a step is none.
 _SHORT = 1e-3
@@ -34,6 +37,54 @@ class Touching(eqx.Module):
     held: Bool[Array, " n_contacts"]
     impulses: Impulses
 
+    @staticmethod
+    def start(scene: Scene, t, phase: Phase) -> Touching:
+        """Nothing is held yet."""
+        rows = scene.rows(t, phase)
+        nothing = scene.nothing(rows)
+        return Touching(jnp.zeros(rows.gap.shape, bool), Impulses(nothing, nothing))
+
+
+def scene_of(system: System) -> Scene:
+    """A world as the problems of contacts and joints see it."""
+    contacts, law = system.contacts, system.contact_law
+    dtype = system.inertial.mass.dtype
+    friction = jnp.zeros(0, dtype)
+    if contacts is not None:
+        friction = jnp.broadcast_to(law.coefficient_of_friction, contacts.shape).reshape(-1)
+    return Scene(system.dynamics, contacts, friction.astype(dtype), system.joints)
+
+
+def held_flight(scene: Scene, scheme, closed: Float[Array, ""]):
+    """The flight in which contacts are held and joints hold.
+
+    Args:
+        scene: the world.
+        scheme: of free bodies.
+        closed: the largest gap of a closed contact [m].
+    """
+
+    def fly(t, duration, phase, held, impulses):
+        step = held_step(scheme, t, duration, phase, held, impulses, scene, closed)
+        missed = missed_part(step.residual)
+        if scene.joints is None:
+            missed = jnp.where(jnp.any(held), missed, 0.0)
+        mode = Touching(held, jax.lax.stop_gradient(step.impulses))
+        return Flown(step.phase, jnp.maximum(step.error, missed), step.work, mode, missed <= 1)
+
+    return fly
+
+
+class Jointed(NoContacts):
+    """The events of a world whose bodies are joined and can touch nothing: none."""
+
+    def initial_mode(self, t, phase):
+        return Touching.start(scene_of(self.system), t, phase)
+
+    def flow(self, scheme, t, duration, phase, mode: Touching):
+        fly = held_flight(scene_of(self.system), scheme, jnp.zeros_like(duration))
+        return fly(t, duration, phase, mode.held, mode.impulses)
+
 
 class LastingContacts(AbstractEvents):
     """Impacts are located; between them contacts that are closed and slow take part in the flight.
@@ -42,54 +93,45 @@ class LastingContacts(AbstractEvents):
     than that of a bounce that takes a thousandth of a step. It sticks, slides or opens in the
     flight. Any other contact that closes is an impact: by itself it obeys the law of impact; of
     several that are closed all take part in one cone problem, those that approach with Newton's
-    restitution, the others with none.
+    restitution, the others with none. So do the joints of bodies that have some.
 
     Attributes:
         impacts: what happens where only one contact is closed.
         tolerance: of gaps.
         dt: step size, a scale of times [s].
+        together: whether several closed contacts take part in an impact; if not, impacts follow
+            each other.
     """
 
     system: System
     impacts: AbstractImpacts
     tolerance: Tolerance = eqx.field(static=True)
     dt: Float[Array, ""]
+    together: bool = eqx.field(static=True)
 
     @property
     def deferred(self):
-        return self.impacts.deferred
+        return self.impacts.deferred and self.system.joints is None
 
     def initial_mode(self, t, phase):
-        rows = self._scene.rows(t, phase)
-        zero = jnp.zeros_like(rows.drift)
-        return Touching(jnp.zeros(rows.gap.shape, bool), Impulses(zero, zero))
+        return Touching.start(self._scene, t, phase)
 
     def flow(self, scheme, t, duration, phase, mode: Touching):
         contacts = self.contacts(t, phase)
         rows = ContactRows.of(contacts.points(), phase)
         slow = jnp.abs(self._speed(rows, phase)) <= self._slow(t, phase)
         held = self._closed(t, contacts, phase) & slow
+        fly = held_flight(self._scene, scheme, self._height(t, phase))
         arguments = (t, duration, phase, held, mode.impulses)
-        return if_any(
-            jnp.any(held), self._held_flight(scheme), self._free_flight(scheme), *arguments
-        )
+        if self.system.joints is not None:
+            return fly(*arguments)
+        return if_any(jnp.any(held), fly, self._free_flight(scheme), *arguments)
 
     def _free_flight(self, scheme):
         def fly(t, duration, phase, held, impulses):
             step = free_flow(scheme, t, duration, phase, self.system)
-            return Flown(*step, Touching(held, jax.tree.map(jnp.zeros_like, impulses)))
-
-        return fly
-
-    def _held_flight(self, scheme):
-        def fly(t, duration, phase, held, impulses):
-            step = held_step(
-                scheme, t, duration, phase, held, impulses, self._scene, self._height(t, phase)
-            )
-            residual = jnp.where(jnp.any(held), missed(step.residual), 0.0)
-            impulses = jax.lax.stop_gradient(step.impulses)
-            error = jnp.maximum(step.error, residual)
-            return Flown(step.phase, error, step.work, Touching(held, impulses))
+            mode = Touching(held, jax.tree.map(jnp.zeros_like, impulses))
+            return Flown(*step, mode, jnp.ones((), bool))
 
         return fly
 
@@ -106,7 +148,10 @@ class LastingContacts(AbstractEvents):
     def guards(self, t, end, contacts, mode: Touching, dt):
         motion = contacts.kinematics(end, self.system.inertial)
         held = self.lasting(mode, contacts.gap)
-        return impact_guards(t, end, contacts, motion, self.system, self.tolerance, dt, held)
+        guards = impact_guards(t, end, contacts, motion, self.system, self.tolerance, dt, held)
+        # A contact that closes ever so slowly is held from then on.
+        kind = jnp.full((), Kind.LANDING, jnp.int32)
+        return dataclasses.replace(guards, event=guards.event._replace(kind=kind))
 
     def resolve(self, phase, contacts, event):
         return self.impacts.resolve(phase, contacts, event)
@@ -115,36 +160,44 @@ class LastingContacts(AbstractEvents):
         return self.impacts.linearize(resolutions)
 
     def reset(self, t, end, contacts, event, resolution, mode: Touching):
-        alone = self.impacts.reset(t, end, contacts, event, resolution, None)
         struck = event.contact.reshape(-1)
-        closed = self._closed(t, contacts, end)
-        several = jnp.any(struck) & jnp.any(closed & ~struck)
-        together = self._together(t, end, contacts, struck | closed)
-        after = tree_where(several, together[0], alone.phase)
-        found = jnp.where(several, together[1], alone.found)
-        return Reset(after, mode, event, found)
-
-    def _together(self, t, end: Phase, contacts, active) -> tuple[Phase, Bool[Array, ""]]:
-        """The phase after an impact in which several contacts take part."""
-        scene, inertial = self._scene, self.system.inertial
         rows = ContactRows.of(contacts.points(), end)
+        lands = jnp.any(struck & (self._speed(rows, end) >= -self._slow(t, end)))
+        kind = jnp.where(lands, jnp.int32(Kind.LANDING), jnp.int32(Kind.IMPACT))
+        event = Event(kind, event.contact)
+        closed = self._closed(t, contacts, end)
+        if self.system.joints is not None:
+            active = struck | closed if self.together else struck
+            after, found = self._in_one_problem(t, end, rows, active & jnp.any(struck))
+            return Reset(tree_where(jnp.any(struck), after, end), mode, event, found)
+        alone = self.impacts.reset(t, end, contacts, event, resolution, None)
+        if not self.together:
+            return Reset(alone.phase, mode, event, alone.found)
+        several = jnp.any(struck) & jnp.any(closed & ~struck)
+        after, found = self._in_one_problem(t, end, rows, (struck | closed) & several)
+        phase = tree_where(several, after, alone.phase)
+        return Reset(phase, mode, event, jnp.where(several, found, alone.found))
+
+    def _in_one_problem(
+        self, t, end: Phase, rows: ContactRows, active
+    ) -> tuple[Phase, Bool[Array, ""]]:
+        """The phase after an impact in which several contacts and all joints take part."""
+        scene, inertial = self._scene, self.system.inertial
         speed = self._speed(rows, end)
         law = self.system.contact_law
-        restitution = jnp.broadcast_to(law.restitution, contacts.gap.shape).reshape(-1)
+        shape = self.system.contacts.shape if self.system.contacts is not None else ()
+        restitution = jnp.broadcast_to(law.restitution, shape).reshape(-1)
         returned = jnp.where(speed < -self._slow(t, end), restitution * speed, 0.0)
-        bias = (-rows.drift).at[0].add(returned)
+        nothing = scene.nothing(rows)
+        bias = nothing._replace(contact=(-rows.drift).at[0].add(returned))
         problem = scene.problem(rows, end, bias, active)
-        none = jnp.zeros(0, speed.dtype)
-        solution = solve_cone(problem, jnp.zeros_like(bias), none)
-        after = pushed(end, problem.momentum(solution.impulse, none), inertial)
-        return after, missed(solution.residual) <= 1
+        solution = solve_cone(problem, *nothing)
+        momentum = problem.momentum(solution.impulse, solution.reaction)
+        return pushed(end, momentum, inertial), missed_part(solution.residual) <= 1
 
     @property
     def _scene(self) -> Scene:
-        contacts, law = self.system.contacts, self.system.contact_law
-        assert contacts is not None
-        friction = jnp.broadcast_to(law.coefficient_of_friction, contacts.shape)
-        return Scene(self.system.dynamics, contacts, friction.reshape(-1))
+        return scene_of(self.system)
 
     def _speed(self, rows: ContactRows, phase: Phase) -> Float[Array, " n_contacts"]:
         """The rates of the gaps [m/s]."""
@@ -163,3 +216,9 @@ class LastingContacts(AbstractEvents):
         """How high it is, about [m]."""
         scale = self.system.dynamics.acceleration_scale(t, phase)
         return jax.lax.stop_gradient(0.125 * scale * (_SHORT * self.dt) ** 2)
+
+
+def missed_part(residual: Float[Array, ""]) -> Float[Array, ""]:
+    """The residual of cone problems, relative to the one allowed."""
+    allowed = 1e-9 if jnp.finfo(residual.dtype).eps < 1e-10 else 2e-4
+    return jax.lax.stop_gradient(residual / allowed)

@@ -90,7 +90,7 @@ def _iteration(plan: Plan, grid: TimeGrid, events: AbstractEvents, carry: _Carry
     """Flies one trial and takes it, or looks closer."""
     course, status, search = carry.course, carry.status, carry.search
     t, trial, mode = course.time(grid), search.trial, course.mode
-    end, error, work, mode = events.flow(plan.scheme, t, trial, course.phase, mode)
+    end, error, work, mode, held = events.flow(plan.scheme, t, trial, course.phase, mode)
     t = t + trial
     contacts = events.contacts(t, end)
     guards = events.guards(t, end, contacts, mode, grid.dt)
@@ -102,7 +102,7 @@ def _iteration(plan: Plan, grid: TimeGrid, events: AbstractEvents, carry: _Carry
     inspection = plan.detector.inspect(carry.inspected, flown, events, plan.scheme)
     resolution = time_resolution(course)
     case, bracket, failure = classify(
-        plan, grid, course, status, search, guards, reset, error, inspection
+        plan, grid, course, status, search, guards, reset, error, held, inspection
     )
 
     accept = case.accept
@@ -167,6 +167,8 @@ def _in_rounds(
             log = log.write_resolution(resolution, jnp.any(event.contact))
         going = status.code == Code.successful
         code = jnp.where(going & ~found, jnp.int32(Code.impact_not_ended), status.code)
+        unheld = (code == Code.successful) & jnp.any(event.contact) & ~after.found
+        code = jnp.where(unheld, jnp.int32(Code.held_contacts_not_solved), code)
         course = dataclasses.replace(course, phase=after.phase, mode=after.mode)
         inspected, search = carry.inspected, carry.search
         if plan.detector.searches:

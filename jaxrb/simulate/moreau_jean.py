@@ -155,9 +155,7 @@ class MoreauJean(AbstractMethod):
                     'impacts="stepped" knows the laws Frictionless and Coulomb; World.contact_law '
                     f"or World.pair_laws holds {type(law).__name__}."
                 )
-        for body in world.bodies if world.obstacles else ():
-            body.shape.strictly_convex_parts()
-        return for_flow(LieVariational(), world, state)
+        return for_flow(LieVariational(), state)
 
     def build(self, world, state, args):
         return build(world, state, args, standing=True)

@@ -98,7 +98,7 @@ def collect(
     if wanted.times:
         # One sequence: of each arc the flights to the ends of steps, then the last.
         flights = jax.tree.map(
-            lambda a, b: jnp.concatenate([a, b[:, None]], axis=1).reshape(-1, *b.shape[1:]),
+            lambda a, b: jax.lax.collapse(jnp.concatenate([a, b[:, None]], axis=1), 0, 2),
             steps,
             last,
         )

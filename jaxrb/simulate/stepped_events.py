@@ -10,12 +10,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from ..flows import AbstractFlow
-from ..stepping.held_step import Impulse, Scene
 from ..stepping.moreau_step import Stepped, Surroundings, moreau_step
+from ..stepping.scene import Impulse
 from ..stepping.theta_step import Rule, theta_step
 from .events import AbstractEvents, Flown, NoContacts
+from .lasting_events import missed_part, scene_of
 from .system import System
-from .tolerances import missed
 
 
 class AbstractScheme(eqx.Module):
@@ -69,16 +69,15 @@ class SteppedContacts(AbstractEvents):
     tolerance: float = eqx.field(static=True)
 
     def initial_mode(self, t, phase):
-        contacts = self.system.contacts
-        number = 0 if contacts is None else contacts.number
-        return Carried(jnp.zeros((3, number), phase.position.x.dtype), jnp.zeros((), bool))
+        scene = scene_of(self.system)
+        return Carried(scene.nothing(scene.rows(t, phase)), jnp.zeros((), bool))
 
     def flow(self, scheme, t, duration, phase, mode: Carried):
-        around = self._around(t, phase)
+        around = Surroundings(scene_of(self.system), self._restitution, self.tolerance)
         step = self.scheme.step(scheme, t, duration, phase, mode.impulse, around)
-        error = jnp.maximum(step.error, missed(step.residual))
+        missed = missed_part(step.residual)
         carried = Carried(jax.lax.stop_gradient(step.impulse), step.lost)
-        return Flown(step.phase, error, step.work, carried)
+        return Flown(step.phase, jnp.maximum(step.error, missed), step.work, carried, missed <= 1)
 
     def contacts(self, t, phase):
         return None
@@ -93,20 +92,9 @@ class SteppedContacts(AbstractEvents):
     def reset(self, t, end, contacts, event, resolution, mode):
         return NoContacts(self.system).reset(t, end, contacts, event, resolution, mode)
 
-    def _around(self, t, phase) -> Surroundings:
-        contacts, law = self.system.contacts, self.system.contact_law
-        dtype = phase.position.x.dtype
+    @property
+    def _restitution(self) -> Float[Array, " n_contacts"]:
+        contacts = self.system.contacts
         if contacts is None:
-            none = jnp.zeros(0, dtype)
-            return Surroundings(Scene(self.system.dynamics, None, none), none, none)
-        round_off = jax.lax.stop_gradient(contacts.find(t, phase).round_off).reshape(-1)
-        height = jnp.maximum(round_off, self.tolerance)
-        return Surroundings(
-            Scene(self.system.dynamics, contacts, self._of_each(law.coefficient_of_friction)),
-            self._of_each(law.restitution),
-            height,
-        )
-
-    def _of_each(self, number: Float[Array, "..."]) -> Float[Array, " n_contacts"]:
-        assert self.system.contacts is not None
-        return jnp.broadcast_to(number, self.system.contacts.shape).reshape(-1)
+            return jnp.zeros(0, self.system.inertial.mass.dtype)
+        return jnp.broadcast_to(self.system.contact_law.restitution, contacts.shape).reshape(-1)

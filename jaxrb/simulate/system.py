@@ -30,6 +30,7 @@ class System(eqx.Module):
     dynamics: Dynamics
     contacts: AbstractContactSet | None  # None where nothing can touch anything
     contact_law: AbstractContactLaw
+    joints: JointRows | None  # None where no rows hold bodies, but points about which they turn
     # Of each contact its place among all in the order of the world; None if they are in order.
     ranks: tuple[int, ...] | None = eqx.field(static=True)
 
@@ -71,7 +72,8 @@ def build(
         standing: whether contacts can last (see `HalfSpaceContacts.of`).
         principal: whether the flow needs the principal axes of the bodies.
         pivots: whether pinned bodies turn about their points, as the flows have it; if not, their
-            pins are rows like all joints, and to contacts they are free.
+            pins are rows like all joints, and to contacts they are free. Other joints are rows in
+            any case.
 
     Raises:
         ValueError: if the state does not fit the world, in number or in precision.
@@ -103,7 +105,9 @@ def build(
     dynamics = _dynamics(world, inertial, args, order)
     law = world.contact_law if contacts is None else _law(world, contacts)
     ranks = None if contacts is None else _ranks(world, contacts)
-    system = System(dynamics, contacts, law, ranks)
+    in_rows = not pivots or world.joints_beyond_pins is not None
+    joints = joint_rows(world, inertial) if in_rows else None
+    system = System(dynamics, contacts, law, joints, ranks)
     return system, to_phase(jax.tree.map(lambda leaf: _permute(leaf, order), state), inertial)
 
 
@@ -226,10 +230,8 @@ def initial_code(
     joined = jnp.ones((), bool)
     if system.inertial.pivot is not None:
         joined = jnp.all(_satisfied(system.inertial, phase))
-    elif world.joints:
-        rows = joint_rows(world, system.inertial)
-        assert rows is not None
-        joined = rows.satisfied(phase, system.inertial)
+    elif system.joints is not None:
+        joined = system.joints.satisfied(phase, system.inertial)
     lawful = jnp.all(system.contact_law.lawful())
     penetrating = lost = jnp.zeros((), bool)
     if system.contacts is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
@@ -47,9 +46,3 @@ def acceleration_scale(
 ) -> PerContact:
     """The scale of the acceleration of the gap: gravity, loads and free motion [m/s^2]."""
     return system.dynamics.acceleration_scale(t, phase) + motion.bend
-
-
-def missed(residual: Float[Array, ""]) -> Float[Array, ""]:
-    """The residual of cone problems, relative to the one allowed."""
-    allowed = 1e-9 if jnp.finfo(residual.dtype).eps < 1e-10 else 2e-4
-    return jax.lax.stop_gradient(residual / allowed)

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from ..flows import AbstractFlow
@@ -95,6 +96,7 @@ def classify(
     guards: Guards,
     reset: Reset,
     error: Float[Array, ""],
+    held: Bool[Array, ""] | np.bool_,
     inspection: Inspection,
 ) -> tuple[Case, Bracket, Int[Array, ""]]:
     """Classifies a trial: its case, or the code of a failure."""
@@ -133,6 +135,7 @@ def classify(
     failure = first_failure(
         (~halve & guards.search_failed, Code.closest_point_not_found),
         (~halve & ~guards.finite | jnp.isnan(error), Code.non_finite),
+        (~halve & unsolved & ~held, Code.held_contacts_not_solved),
         (~halve & unsolved, Code.nonlinear_solve_failed),
         (locating & grazing, Code.grazing),
         (locating & located & ~reset.found, Code.held_contacts_not_solved),

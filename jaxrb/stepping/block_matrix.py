@@ -202,7 +202,7 @@ def _matmul(a: Array, b: Array) -> Array:
 
 
 def _matvec(a: Array, b: Array) -> Array:
-    return sum(a[:, k] * b[k] for k in range(1, 6)) + a[:, 0] * b[0]
+    return sum(a[:, k] * b[k][None] for k in range(1, 6)) + a[:, 0] * b[0][None]
 
 
 def inverse6(a: Float[Array, "6 6 ..."]) -> Float[Array, "6 6 ..."]:
@@ -211,7 +211,7 @@ def inverse6(a: Float[Array, "6 6 ..."]) -> Float[Array, "6 6 ..."]:
         unit = np.arange(6) == k
         at = unit.reshape(6, *(1,) * (a.ndim - 2))
         pivot = 1 / a[k, k]
-        row = jnp.where(at, pivot, a[k] * pivot)
+        row = jnp.where(at, pivot[None], a[k] * pivot[None])
         column = jnp.where(at, 0.0, a[:, k])
         here = at[:, None] & np.ones_like(at[None])
         kept = jnp.where(at[None], 0.0, a)

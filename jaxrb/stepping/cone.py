@@ -62,12 +62,12 @@ class ConeProblem(eqx.Module):
 
     def times_mass(self, v: Float[Array, "6 n_bodies"]) -> Float[Array, "6 n_bodies"]:
         """M v."""
-        return jnp.concatenate([self.mass * v[:3], _times(self.inertia, v[3:])])
+        return jnp.concatenate([self.mass[None] * v[:3], _times(self.inertia, v[3:])])
 
     def over_mass(self, momentum: Float[Array, "6 n_bodies"]) -> Float[Array, "6 n_bodies"]:
         """M^-1 of momenta."""
         turning = _times(inverse3(self.inertia), momentum[3:])
-        return jnp.concatenate([momentum[:3] / self.mass, turning])
+        return jnp.concatenate([momentum[:3] / self.mass[None], turning])
 
     def contact_velocity(self, v: Float[Array, "6 n_bodies"]) -> Float[Array, "3 n_contacts"]:
         """u = G v + b."""
@@ -79,7 +79,7 @@ class ConeProblem(eqx.Module):
 
     def momentum(self, impulse, reaction) -> Float[Array, "6 n_bodies"]:
         """G^T P + H^T Q, of the contacts that take part [N s]."""
-        impulse = jnp.where(self.active, impulse, 0.0)
+        impulse = jnp.where(self.active[None], impulse, 0.0)
         return self.contacts.momentum(impulse) + self.joints.momentum(reaction[None])
 
     def velocity(self, impulse, reaction) -> Float[Array, "6 n_bodies"]:
@@ -90,12 +90,12 @@ class ConeProblem(eqx.Module):
         """Those of its velocities and impulses."""
         rho = self._pair_means(self._inverse_masses(self.contacts) / 3)
         delta = self._inverse_masses(self.joints)
-        u = jnp.where(self.active, jnp.abs(self.contact_velocity(self.free)), 0.0)
+        u = jnp.where(self.active[None], jnp.abs(self.contact_velocity(self.free)), 0.0)
         w = jnp.abs(self.joints.velocity(self.free)[0] + self.drift)
         speed = jnp.max(u, axis=(0, 1), initial=0.0)
         speed = jnp.maximum(speed, jnp.max(w, axis=0, initial=0.0))
         speed = jnp.where(speed > 0, speed, 1.0)
-        return Units(speed, speed / rho, speed / delta)
+        return Units(speed[None], speed[None] / rho, speed[None] / delta)
 
     def _pair_means(self, values: Float[Array, " n_contacts"]) -> Float[Array, " n_contacts"]:
         """The means over active contacts of each pair, so that these count alike."""
@@ -132,7 +132,7 @@ class ConeProblem(eqx.Module):
         numbers = self.elimination.blocks
         unit = jnp.eye(3, dtype=dtype).reshape(3, 3, *(1,) * self.mass.ndim)
         zero = jnp.zeros_like(self.inertia)
-        upper = jnp.concatenate([unit * self.mass, zero], axis=1)
+        upper = jnp.concatenate([unit * self.mass[None, None], zero], axis=1)
         diagonal = jnp.concatenate([upper, jnp.concatenate([zero, self.inertia], axis=1)])
         others, owners = [], []
         for rows, own in ((self.contacts, response), (self.joints, stiffness)):
@@ -156,14 +156,14 @@ class ConeProblem(eqx.Module):
 class Units(eqx.Module):
     """Units of a problem."""
 
-    speed: Float[Array, ""]  # [m/s]
+    speed: Float[Array, "1"]  # [m/s]; of length 1, as all arrays begin with items
     impulse: Float[Array, " n_contacts"]  # [N s]
     reaction: Float[Array, " n_rows"]  # of joint rows [N s]
 
 
 def _applied(response: Float[Array, "k k n"], jacobian: Float[Array, "k 6 n"]):
     k = len(response)
-    return [sum(response[r, q] * jacobian[q] for q in range(k)) for r in range(k)]
+    return [sum(response[r, q][None] * jacobian[q] for q in range(k)) for r in range(k)]
 
 
 def _outer(jacobian: Float[Array, "k 6 n"], pushes: list[Float[Array, "6 n"]]):
@@ -171,7 +171,7 @@ def _outer(jacobian: Float[Array, "k 6 n"], pushes: list[Float[Array, "6 n"]]):
 
 
 def _times(a: Float[Array, "3 3 ..."], b: Float[Array, "3 ..."]) -> Float[Array, "3 ..."]:
-    return a[:, 0] * b[0] + a[:, 1] * b[1] + a[:, 2] * b[2]
+    return sum(a[:, k] * b[k][None] for k in (1, 2)) + a[:, 0] * b[0][None]
 
 
 def adjugate3(a: Float[Array, "3 3 ..."]) -> Float[Array, "3 3 ..."]:
@@ -193,4 +193,4 @@ def adjugate3(a: Float[Array, "3 3 ..."]) -> Float[Array, "3 3 ..."]:
 def inverse3(a: Float[Array, "3 3 ..."]) -> Float[Array, "3 3 ..."]:
     """Of a symmetric matrix."""
     cofactors = adjugate3(a)
-    return cofactors / sum(a[0, k] * cofactors[k, 0] for k in range(3))
+    return cofactors / sum(a[0, k] * cofactors[k, 0] for k in range(3))[None, None]

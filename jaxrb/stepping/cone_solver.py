@@ -21,6 +21,7 @@ from jaxtyping import Array, Bool, Float, Int
 from ..exec.work_queue import Task, of_lanes, run_queue
 from .cone import ConeProblem, Units
 from .pressure import level
+from .rows import of_lane
 from .turns import (
     Complementarity,
     Interior,
@@ -36,7 +37,8 @@ from .turns import (
 class Tolerances(NamedTuple):
     """Of one precision, relative to the units of a problem."""
 
-    accepted: float  # residual of an answer that costs no turn
+    kept: float  # residual of old impulses that are the answer without a turn
+    accepted: float  # residual of an answer
     reached: float  # residual at which turns end
     near: float  # residual from which semismooth turns take over
     proximal: float  # term of the semismooth turns
@@ -46,8 +48,8 @@ class Tolerances(NamedTuple):
     def of(dtype) -> Tolerances:
         """For a precision."""
         if jnp.finfo(dtype).eps < 1e-10:
-            return Tolerances(1e-10, 2e-13, 1e-7, 1e-6, 1e-13)
-        return Tolerances(3e-5, 2e-6, 1e-3, 1e-3, 1e-6)
+            return Tolerances(1e-12, 1e-10, 2e-13, 1e-7, 1e-6, 1e-13)
+        return Tolerances(1e-5, 3e-5, 2e-6, 1e-3, 1e-3, 1e-6)
 
 
 # Stages of a problem.
@@ -87,15 +89,16 @@ class _State(NamedTuple):
 
 def _velocity(problem: ConeProblem, units: Units, p, q):
     """Velocities after impulses without units, and those at contacts and of joint rows."""
-    v = problem.velocity(units.impulse * p, units.reaction * q)
-    return v, problem.contact_velocity(v) / units.speed, problem.joint_velocity(v) / units.speed
+    v = problem.velocity(units.impulse[None] * p, units.reaction * q)
+    u, w = problem.contact_velocity(v), problem.joint_velocity(v)
+    return v, u / units.speed[None], w / units.speed
 
 
 def residual_of(problem: ConeProblem, units, p, q):
     """The largest component of the natural map and of the joint rows."""
     _, u, w = _velocity(problem, units, p, q)
     missed = jnp.abs(natural_map(p, u, problem.friction))
-    missed = jnp.max(jnp.where(problem.active, missed, 0.0), axis=(0, 1), initial=0.0)
+    missed = jnp.max(jnp.where(problem.active[None], missed, 0.0), axis=(0, 1), initial=0.0)
     return jnp.maximum(missed, jnp.max(jnp.abs(w), axis=0, initial=0.0))
 
 
@@ -107,13 +110,13 @@ def residual_at(problem: ConeProblem, impulse, reaction) -> Float[Array, ""]:
 def begun(problem: ConeProblem, impulse, reaction):
     """Given impulses [N s] without units, with linear pressures where faces slide; the residual."""
     units = problem.units()
-    p, q = impulse / units.impulse, reaction / units.reaction
-    p = jnp.where(problem.active, p, 0.0)
+    p, q = impulse / units.impulse[None], reaction / units.reaction
+    p = jnp.where(problem.active[None], p, 0.0)
     residual = residual_of(problem, units, p, q)
     even = level(problem, p, _velocity(problem, units, p, q)[1])
     # What solves the problem is left as it is.
     solves = residual <= Tolerances.of(p.dtype).accepted
-    p = jnp.where(solves, p, even)
+    p = jnp.where(of_lane(solves, p), p, even)
     return p, q, jnp.where(solves, residual, residual_of(problem, units, even, q))
 
 
@@ -128,11 +131,11 @@ def _turn(state: _State, problem: ConeProblem, tolerances: Tolerances) -> _State
 
     interior = Interior(point, friction)
     smooth = Semismooth.of(point.p, u, friction, eps)
-    response = jnp.where(inner, interior.response(), smooth.response)
-    response = jnp.where(active, response, 0.0)
+    response = _choose(inner, interior.response(), smooth.response)
+    response = jnp.where(active[None, None], response, 0.0)
     stiff = jnp.ones_like(q) / eps
     plan = problem.elimination
-    scaled = response * (units.impulse / units.speed)
+    scaled = response * (units.impulse / units.speed)[None, None]
     scaled_rows = stiff * (units.reaction / units.speed)
     factors = plan.factor(problem.matrix(scaled, scaled_rows[None, None]))
 
@@ -143,18 +146,22 @@ def _turn(state: _State, problem: ConeProblem, tolerances: Tolerances) -> _State
 
     def respond(constant, reaction):
         """The step that impulses would make, of which velocities take back a part."""
-        right = problem.momentum(units.impulse * constant, units.reaction * reaction)
+        right = problem.momentum(units.impulse[None] * constant, units.reaction * reaction)
         dv = plan.solve(factors, right)
         dv = dv + plan.solve(factors, right - times(dv))
-        du = problem.contacts.velocity(dv) / units.speed
+        du = problem.contacts.velocity(dv) / units.speed[None]
         dw = problem.joints.velocity(dv)[0] / units.speed
-        return du, jnp.where(active, constant - apply(response, du), 0.0), reaction - stiff * dw
+        return (
+            du,
+            jnp.where(active[None], constant - apply(response, du), 0.0),
+            reaction - stiff * dw,
+        )
 
     # First solve: the predictor of the interior, or the semismooth step.
     products = Complementarity.of(point, friction)
     aim = Complementarity(*(-x for x in products))
     missed = curnier_map(point.p, u, friction)
-    first = jnp.where(
+    first = _choose(
         inner,
         interior.step(aim, None)[0] - apply(response, off),
         smooth.change(missed, jnp.zeros_like(missed), eps),
@@ -175,11 +182,11 @@ def _turn(state: _State, problem: ConeProblem, tolerances: Tolerances) -> _State
     weight = jnp.where(state.start == 0, 1.0, size**2)
     kappa = jnp.where(state.start == 0, kappa, jnp.maximum(kappa, (1 - size) ** 2 * mean))
     aim = Complementarity(
-        kappa - products.normal - weight * second_order.normal,
-        kappa - products.cone - weight * second_order.cone,
-        -products.tangents - weight * second_order.tangents,
+        kappa[None] - products.normal - weight[None] * second_order.normal,
+        kappa[None] - products.cone - weight[None] * second_order.cone,
+        -products.tangents - weight[None, None] * second_order.tangents,
     )
-    second = jnp.where(
+    second = _choose(
         inner,
         interior.step(aim, None)[0] - apply(response, off),
         smooth.change(missed, dp, eps),
@@ -190,7 +197,7 @@ def _turn(state: _State, problem: ConeProblem, tolerances: Tolerances) -> _State
     step = Point(dp, dpsi, ds)
     room = jnp.min(interior.longest(step, active), axis=0, initial=jnp.inf)
     size = jnp.where(inner, jnp.minimum(_STEP_TO_BOUNDARY * room, 1.0), 1.0)
-    point, q = point.moved(step, size), q + size * dq
+    point, q = point.moved(step, size), q + size[None] * dq
 
     found = residual_of(problem, units, point.p, q)
     return _next(state, Point(*point), q, found, problem, tolerances)
@@ -220,12 +227,12 @@ def _next(state: _State, point: Point, q, residual, problem, tolerances: Toleran
 
     found = _choose(near, (point.p, q), state.inner)
     _, u, _ = _velocity(problem, problem.units(), point.p, q)
-    p = jnp.where(near, level(problem, point.p, u), point.p)
+    p = _choose(near, level(problem, point.p, u), point.p)
     p, q = _choose(again, found, (p, q))
     sizes = jnp.asarray(_STARTS, residual.dtype)
     fresh = _start_inside(point, sizes.at[start].get(mode="clip"))
     point = _choose(anew, fresh, point._replace(p=p))
-    q = jnp.where(anew, 0.0, q)
+    q = jnp.where(anew[None], 0.0, q)
     changed = anew | near | again
     count = jnp.where(changed, 0, count)
     residual = jnp.where(changed, jnp.inf, residual)
@@ -236,14 +243,14 @@ def _next(state: _State, point: Point, q, residual, problem, tolerances: Toleran
 
 def _start_inside(like: Point, size) -> Point:
     """On the axes of the cones."""
-    one = jnp.ones_like(like.psi) * size
+    one = jnp.ones_like(like.psi) * size[None]
     zero = jnp.zeros_like(one)
     axis = jnp.stack([one, zero, zero])
     return Point(axis, one, axis)
 
 
-def _choose(where: Bool[Array, ""], new: Any, old: Any) -> Any:
-    return jax.tree.map(lambda a, b: jnp.where(where, a, b), new, old)
+def _choose(where: Bool[Array, " lanes"], new: Any, old: Any) -> Any:
+    return jax.tree.map(lambda a, b: jnp.where(of_lane(where, a), a, b), new, old)
 
 
 def _task(unpack, tolerances: Tolerances) -> Task:
@@ -252,12 +259,12 @@ def _task(unpack, tolerances: Tolerances) -> Task:
         return begun(problem, p, q)
 
     def needed(columns):
-        return ~(begin(columns)[-1] <= tolerances.accepted)
+        return ~(begin(columns)[-1] <= tolerances.kept)
 
     def start(columns):
         p, q, found = begin(columns)
         zero = jnp.zeros(found.shape, jnp.int32)
-        point = _start_inside(Point(p, p[0], p), 1.0)
+        point = _start_inside(Point(p, p[0], p), jnp.ones_like(found))
         best = (p, q, found)
         point, plain = point._replace(p=p), jnp.zeros(found.shape, bool)
         return _State(point, q, zero, zero, zero, zero, found, best, (p, q), plain)
@@ -273,8 +280,8 @@ def _task(unpack, tolerances: Tolerances) -> Task:
         problem, _, _ = unpack(columns)
         units = problem.units()
         p, q, residual = state.best
-        p = jnp.where(problem.active, project(p, problem.friction), 0.0)
-        impulse, reaction = units.impulse * p, units.reaction * q
+        p = jnp.where(problem.active[None], project(p, problem.friction), 0.0)
+        impulse, reaction = units.impulse[None] * p, units.reaction * q
         v = problem.velocity(impulse, reaction)
         turns = state.turns.astype(v.dtype)
         return _pack((v, impulse, reaction, residual, turns))
@@ -323,9 +330,9 @@ def search(problem: ConeProblem, impulse, reaction) -> ConeSolution:
         problem, p, q = unpack(columns)
         units = problem.units()
         p, q, residual = begun(problem, p, q)
-        p, q = jnp.where(problem.active, units.impulse * p, 0.0), units.reaction * q
+        p, q = jnp.where(problem.active[None], units.impulse[None] * p, 0.0), units.reaction * q
         old = (problem.velocity(p, q), p, q, residual, jnp.zeros_like(residual))
-        return jnp.where(residual <= tolerances.accepted, _pack(old), found)
+        return _choose(residual <= tolerances.kept, _pack(old), found)
 
     columns = _one_lane(given)
     found = of_lanes(solved)(columns)

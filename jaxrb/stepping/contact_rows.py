@@ -19,13 +19,14 @@ class ContactRows(eqx.Module):
     """The points at which bodies touch what they can, in one row.
 
     Attributes:
-        gap: [m].
+        gap, round_off: [m].
         rows: three for each contact, the normal first.
         arms: of both sides from the centre of mass to the point, body frames [m]; 0 of the world.
         drift: velocity of the surface of obstacles, along the rows [m/s], shape (3, n_contacts).
     """
 
     gap: Float[Array, " n_contacts"]
+    round_off: Float[Array, " n_contacts"]
     rows: Rows
     arms: tuple[Vec3, Vec3]
     drift: Float[Array, "3 n_contacts"]
@@ -35,16 +36,22 @@ class ContactRows(eqx.Module):
         """Of all contact points of a phase."""
         n_bodies = phase.position.x.shape[0]
         if not points:
-            none = jnp.zeros((3, 3, 0), phase.position.x.dtype)
-            arms = zeros_like((Vec3(*none[:, 0, :]), Vec3(*none[:, 0, :])))
-            rows = Rows(none, (none, none), Links((), n_bodies))
-            return ContactRows(none[0, 0], rows, arms, none[0])
+            return ContactRows._none(phase)
         found = [_row(one, phase) for one in points]
         sides = [pair for pairs, _ in found for pair in pairs]
         numbers = [own for _, own in found]
         join = lambda *leaves: jnp.concatenate(leaves, axis=-1)  # noqa: E731
-        gap, direction, levers, arms, drift = jax.tree.map(join, *numbers)
-        return ContactRows(gap, Rows(direction, levers, Links(sides, n_bodies)), arms, drift)
+        gap, round_off, direction, levers, arms, drift = jax.tree.map(join, *numbers)
+        rows = Rows(direction, levers, Links(sides, n_bodies))
+        return ContactRows(gap, round_off, rows, arms, drift)
+
+    @staticmethod
+    def _none(phase: Phase) -> ContactRows:
+        none = jnp.zeros(0, phase.position.x.dtype)
+        wide = jnp.zeros((3, 3, 0), none.dtype)
+        arm = Vec3(none, none, none)
+        rows = Rows(wide, (wide, wide), Links((), phase.position.x.shape[0]))
+        return ContactRows(none, none, rows, (arm, arm), wide[0])
 
     def places(self, phase: Phase) -> tuple[Vec3, Vec3]:
         """Where the material points of both sides are in a phase, world [m]; 0 of the world."""
@@ -63,11 +70,11 @@ class ContactRows(eqx.Module):
     def along(self, vector: Vec3) -> Float[Array, "3 n_contacts"]:
         """A vector's components in the frames of the contacts."""
         d = self.rows.direction
-        return d[:, 0] * vector.x + d[:, 1] * vector.y + d[:, 2] * vector.z
+        return d[:, 0] * vector.x[None] + d[:, 1] * vector.y[None] + d[:, 2] * vector.z[None]
 
 
 def _row(points: ContactPoints, phase: Phase):
-    """The bodies of each contact, and gaps, directions, levers, arms and drifts."""
+    """The bodies of each contact, and its numbers in the order of `ContactRows`."""
     axes = frame(points.normal)
     bodies, levers, arms = [], [], []
     for side in points.sides:
@@ -79,22 +86,24 @@ def _row(points: ContactPoints, phase: Phase):
         bodies.append((WORLD,) * len(bodies[0]))
         levers.append(jnp.zeros_like(levers[0]))
         arms.append(zeros_like(arms[0]))
-    direction = jnp.stack([_stacked(axis) for axis in axes])
+    direction = jnp.stack([stacked(axis) for axis in axes])
     drift = jnp.zeros_like(direction[:, 0])
     if points.surface is not None:
         moving = points.surface.velocity
         drift = jnp.stack([dot(axis, moving) for axis in axes])
     pairs = list(zip(*bodies, strict=True))
-    return pairs, (points.gap, direction, tuple(levers), tuple(arms), drift)
+    numbers = (points.gap, points.round_off, direction, tuple(levers), tuple(arms), drift)
+    return pairs, numbers
 
 
 def _side(side: Points, axes: tuple[Vec3, Vec3, Vec3], phase: Phase):
     turn: Quat = side.incidence.gather(phase.orientation)
-    lever = jnp.stack([_stacked(cross(side.point, rotate_inverse(turn, axis))) for axis in axes])
+    lever = jnp.stack([stacked(cross(side.point, rotate_inverse(turn, axis))) for axis in axes])
     return lever, side.point
 
 
-def _stacked(vector: Vec3) -> Float[Array, "3 n"]:
+def stacked(vector: Vec3) -> Float[Array, "3 n"]:
+    """Its components as the first axis."""
     return jnp.stack([vector.x, vector.y, vector.z])
 
 
@@ -112,7 +121,7 @@ def frame(normal: Vec3) -> tuple[Vec3, Vec3, Vec3]:
 def velocities(phase: Phase, inertial: Inertial) -> Float[Array, "6 n_bodies"]:
     """Of all bodies, as a velocity problem has them."""
     linear, angular = inertial.velocity(phase), inertial.angular_velocity(phase)
-    return jnp.concatenate([_stacked(linear), _stacked(angular)])
+    return jnp.concatenate([stacked(linear), stacked(angular)])
 
 
 def pushed(phase: Phase, momentum: Float[Array, "6 n_bodies"], inertial: Inertial) -> Phase:
@@ -123,4 +132,4 @@ def pushed(phase: Phase, momentum: Float[Array, "6 n_bodies"], inertial: Inertia
 def inertia_arrays(inertial: Inertial) -> Float[Array, "3 3 n_bodies"]:
     """The inertia tensors, body frames [kg m^2]."""
     rows = inertial.inertia.rows()
-    return jnp.stack([_stacked(row) for row in (rows.row1, rows.row2, rows.row3)])
+    return jnp.stack([stacked(row) for row in (rows.row1, rows.row2, rows.row3)])

@@ -35,8 +35,8 @@ from ..math import Vec3, tree_where
 from ..math.rarely import if_any
 from .cone import ConeProblem
 from .cone_solver import Tolerances, search
-from .contact_rows import velocities
-from .held_step import Impulse, Scene
+from .contact_rows import ContactRows, velocities
+from .scene import Impulse, Scene
 from .solve_cone import answer
 
 
@@ -46,19 +46,24 @@ class Surroundings(eqx.Module):
     Attributes:
         scene: masses, loads and contacts.
         restitution: e of each contact.
-        height: the largest gap of a closed contact [m].
+        tolerance: the largest gap of a closed contact [m], at least its round-off.
     """
 
     scene: Scene
     restitution: Float[Array, " n_contacts"]
-    height: Float[Array, " n_contacts"]
+    tolerance: float = eqx.field(static=True)
+
+    def closed(self, gap: Float[Array, " n_contacts"], rows: ContactRows):
+        """Which contacts are closed by a gap, of these rows or foreseen [m]."""
+        height = jnp.maximum(rows.round_off, self.tolerance)
+        return jax.lax.stop_gradient(gap) <= jax.lax.stop_gradient(height)
 
 
 class Stepped(NamedTuple):
     """The result of a step."""
 
     phase: Phase
-    impulse: Impulse  # of the contacts [N s]
+    impulse: Impulse
     error: Float[Array, ""]  # of the equations of motion, relative to the one allowed
     residual: Float[Array, ""]  # of the cone problems
     work: Float[Array, ""] | None  # of loads without a potential [J]
@@ -86,58 +91,60 @@ def moreau_step(
     pulled = dataclasses.replace(kick.phase, linear_momentum=kick.phase.linear_momentum + weight)
     rows = scene.rows(t + half, middle)
     before = rows.rows.velocity(velocities(middle, inertial)) - rows.drift
-    active = jax.lax.stop_gradient(rows.gap) <= around.height
+    active = around.closed(rows.gap, rows)
     normal = around.restitution * before[0]
-    problem = scene.problem(rows, pulled, (-rows.drift).at[0].add(normal), active)
+    bias = scene.nothing(rows)._replace(contact=(-rows.drift).at[0].add(normal))
+    problem = scene.problem(rows, pulled, bias, active)
     opening = jnp.where(before[0] < 0, normal, before[0])
     mean = before.at[0].set(opening) - rows.drift
-    arguments = (problem, mean, before, rows.drift, jnp.where(active, known, 0.0))
-    velocity, impulse, residual = if_any(jnp.any(active), _touched, _free, *arguments)
+    known = known._replace(contact=jnp.where(active[None], known.contact, 0.0))
+    arguments = (problem, mean, before, rows.drift, known)
+    held = jnp.any(active) | (known.joint.size > 0)
+    velocity, impulse, residual = if_any(held, _touched, _free, *arguments)
     momentum = problem.times_mass(velocity)
     touched = dataclasses.replace(
         pulled, linear_momentum=Vec3(*momentum[:3]), angular_momentum=Vec3(*momentum[3:])
     )
-    after = tree_where(jnp.any(active), touched, pulled)
+    after = tree_where(held, touched, pulled)
     end, late = flow.drift(half, after, inertial, still)
     error = jnp.maximum(jnp.maximum(early, late), kick.error)
     work = None if dynamics.conservative else kick.work
     return Stepped(end, impulse, error, residual, work, jnp.any(jnp.isnan(rows.gap)))
 
 
-def _free(problem: ConeProblem, mean, before, drift, known):
-    return problem.free, jnp.zeros_like(known), jnp.zeros_like(known[0, 0])
+def _free(problem: ConeProblem, mean, before, drift, known: Impulse):
+    none = jax.tree.map(jnp.zeros_like, known)
+    return problem.free, none, jnp.zeros((), before.dtype)
 
 
-def _touched(problem: ConeProblem, mean, before, drift, known):
+def _touched(problem: ConeProblem, mean, before, drift, known: Impulse):
     """Velocities and impulses after contact, and the residual."""
     impulse, residual, in_the_mean = _search(
         *jax.lax.stop_gradient((problem, mean, before, drift, known))
     )
-    problem = _biased(problem, mean, in_the_mean)
-    none = jnp.zeros(0, impulse.dtype)
-    return answer(problem, impulse, none).velocity, impulse, residual
+    return answer(_biased(problem, mean, in_the_mean), *impulse).velocity, impulse, residual
 
 
-def _search(problem: ConeProblem, mean, before, drift, known):
+def _search(problem: ConeProblem, mean, before, drift, known: Impulse):
     """The impulses, the residual, and whether the law is posed on mean velocities: if it would
     create energy otherwise. A loop over both keeps the program to one solver."""
-    none = jnp.zeros(0, known.dtype)
-    allowed = Tolerances.of(known.dtype).accepted * jnp.max(problem.units().speed)
+    allowed = Tolerances.of(before.dtype).accepted * jnp.max(problem.units().speed)
 
     def unfinished(carry):
         return ~carry[-1]
 
     def turn(carry):
         impulse, _, in_the_mean, _ = carry
-        solution = search(_biased(problem, mean, in_the_mean), impulse, none)
-        impulse = jnp.where(problem.active, solution.impulse, 0.0)
+        solution = search(_biased(problem, mean, in_the_mean), *impulse)
+        contact = jnp.where(problem.active[None], solution.impulse, 0.0)
         after = problem.contacts.velocity(solution.velocity) - drift
-        created = 0.5 * jnp.sum(impulse * (before + after))
-        creates = ~in_the_mean & (created > allowed * jnp.sum(jnp.abs(impulse)))
+        created = 0.5 * jnp.sum(contact * (before + after))
+        creates = ~in_the_mean & (created > allowed * jnp.sum(jnp.abs(contact)))
+        impulse = Impulse(contact, solution.reaction)
         return impulse, solution.residual, in_the_mean | creates, ~creates
 
     no = jnp.zeros((), bool)
-    carry = (known, jnp.full((), jnp.inf, known.dtype), no, no)
+    carry = (known, jnp.full((), jnp.inf, before.dtype), no, no)
     return jax.lax.while_loop(unfinished, turn, carry)[:3]
 
 

@@ -50,16 +50,17 @@ class Pressure(NamedTuple):
         count = jnp.where(jnp.stack([pressed, slipping]), 1.0, 0.0).astype(p.dtype)
         pressed_in, slipping_in = total(count, table, 1)
         applies = take((pressed_in > 3.5) & (slipping_in > 0.5), owner, 0) & pressed
-        g = jnp.where(pressed, basis(problem), 0.0)
+        g = jnp.where(pressed[None], basis(problem), 0.0)
         normal = total(g[:, None] * g[None], table, 2)
         trace = sum(normal[k, k] for k in range(6))
         ridge = jnp.where(trace > 0, _RIDGE * trace, 1.0)
-        normal = normal + ridge * jnp.eye(6).astype(p.dtype).reshape(6, 6, *(1,) * trace.ndim)
-        right = total(g * p[0], table, 1)
+        unit = jnp.eye(6).astype(p.dtype).reshape(6, 6, *(1,) * trace.ndim)
+        normal = normal + ridge[None, None] * unit
+        right = total(g * p[:1], table, 1)
         inverse = inverse6(normal)
-        times = lambda x: sum(inverse[:, k] * x[k] for k in range(6))  # noqa: E731
+        times = lambda x: sum(inverse[:, k] * x[k][None] for k in range(6))  # noqa: E731
         y = times(right)
-        y = y + times(right - sum(normal[:, k] * y[k] for k in range(6)))
+        y = y + times(right - sum(normal[:, k] * y[k][None] for k in range(6)))
         return Pressure(applies, take(y, owner, 1))
 
     def share(self, problem: ConeProblem) -> Float[Array, " n_contacts"]:
@@ -74,7 +75,7 @@ def basis(problem: ConeProblem) -> Float[Array, "6 n_contacts"]:
     first, second = problem.contacts.jacobians
     moves = np.array([a != WORLD for a, _ in problem.contacts.links.sides])
     moves = moves.reshape(-1, *(1,) * (first.ndim - 3))
-    return jnp.where(moves, first[0], second[0])
+    return jnp.where(moves[None], first[0], second[0])
 
 
 def level(problem: ConeProblem, p, u):
@@ -85,4 +86,4 @@ def level(problem: ConeProblem, p, u):
     n = jnp.where(found.applies, jnp.maximum(found.share(problem), 0.0), p[0])
     # Friction goes with the pressure.
     ratio = jnp.where(found.applies, n / jnp.where(found.applies, p[0], 1.0), 1.0)
-    return jnp.concatenate([n[None], p[1:] * ratio])
+    return jnp.concatenate([n[None], p[1:] * ratio[None]])

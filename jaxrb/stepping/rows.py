@@ -110,6 +110,11 @@ def total(array: Float[Array, "..."], table: np.ndarray, axis: int) -> Float[Arr
     return sum(take(array, column, axis) for column in table.T[1:]) + take(array, table[:, 0], axis)
 
 
+def of_lane(number: Array, like: Array) -> Array:
+    """A number of each lane with as many axes as an array."""
+    return jnp.expand_dims(number, range(like.ndim - number.ndim))
+
+
 def moved(array: Float[Array, "..."]) -> Float[Array, "..."]:
     """Of an array over bodies (its second axis) one with a body that does not move at the end."""
     return jnp.concatenate([array, jnp.zeros_like(array[:, :1])], axis=1)
@@ -142,13 +147,13 @@ class Rows(eqx.Module):
         parts = []
         for jacobian, column in zip(self.jacobians, self.links.columns, strict=True):
             own = take(v, column, 1)
-            parts.append(sum(jacobian[:, i] * own[i] for i in range(6)))
+            parts.append(sum(jacobian[:, i] * own[i][None] for i in range(6)))
         return parts[0] + parts[1]
 
     def momentum(self, impulse: Float[Array, "rows n_items"]) -> Float[Array, "6 n_bodies"]:
         """What impulses along the rows add to the momenta: G^T P."""
         parts = []
         for jacobian, table in zip(self.jacobians, self.links.of_bodies, strict=True):
-            given = sum(jacobian[r] * impulse[r] for r in range(len(impulse)))
+            given = sum(jacobian[r] * impulse[r][None] for r in range(len(impulse)))
             parts.append(total(given, table, 1))
         return parts[0] + parts[1]

@@ -85,11 +85,11 @@ class Response(eqx.Module):
         """At impulses [N s] that solve a problem with velocities u [m/s]."""
         units = jax.lax.stop_gradient(problem.units())
         eps = Tolerances.of(velocity.dtype).proximal
-        p, u, mu = impulse / units.impulse, velocity / units.speed, problem.friction
+        p, u, mu = impulse / units.impulse[None], velocity / units.speed[None], problem.friction
         law = Semismooth.of(p, u, mu, eps)
-        law = law._replace(response=jnp.where(problem.active, law.response, 0.0))
+        law = law._replace(response=jnp.where(problem.active[None, None], law.response, 0.0))
         _, by_friction = jax.jvp(lambda mu: curnier_map(p, u, mu), (mu,), (jnp.ones_like(mu),))
-        scaled = law.response * (units.impulse / units.speed)
+        scaled = law.response * (units.impulse / units.speed)[None, None]
         stiff = units.reaction / (eps * units.speed)
         matrix = jax.lax.stop_gradient(problem.matrix(scaled, stiff[None, None]))
         factors = lanes_last(problem.elimination.factor)(matrix)
@@ -99,19 +99,21 @@ class Response(eqx.Module):
         """The changes of the impulses [N s] and of the velocities by them, due to those of u and w
         without them [m/s] and of mu."""
         units, eps, problem = self.units, self.eps, self.problem
-        du, dw = du / units.speed, dw / units.speed
-        missed = self.by_friction * dmu
+        du, dw = du / units.speed[None], dw / units.speed
+        missed = self.by_friction * dmu[None]
         dp, dq = jnp.zeros_like(du), jnp.zeros_like(dw)
         for _ in range(_PASSES):
             constant = self.law.change(missed, dp, eps) - apply(self.law.response, du)
-            constant = jnp.where(problem.active, constant, 0.0)
+            constant = jnp.where(problem.active[None], constant, 0.0)
             rows = dq - dw / eps
-            moved = self._solve(problem.momentum(units.impulse * constant, units.reaction * rows))
-            own = problem.contacts.velocity(moved) / units.speed
+            moved = self._solve(
+                problem.momentum(units.impulse[None] * constant, units.reaction * rows)
+            )
+            own = problem.contacts.velocity(moved) / units.speed[None]
             dp = constant - apply(self.law.response, own)
             dq = rows - problem.joints.velocity(moved)[0] / (eps * units.speed)
         # Velocities are not taken from impulses, which many contacts share and round off.
-        return units.impulse * dp, units.reaction * dq, moved
+        return units.impulse[None] * dp, units.reaction * dq, moved
 
     def _solve(self, right):
         """(M + G^T D G + H^T E H)^-1 of momenta, in both modes."""
@@ -119,9 +121,9 @@ class Response(eqx.Module):
         plan = problem.elimination
 
         def times(dv):
-            through = apply(self.law.response, problem.contacts.velocity(dv)) / units.speed
+            through = apply(self.law.response, problem.contacts.velocity(dv)) / units.speed[None]
             rows = problem.joints.velocity(dv)[0] / (self.eps * units.speed)
-            own = problem.momentum(units.impulse * through, units.reaction * rows)
+            own = problem.momentum(units.impulse[None] * through, units.reaction * rows)
             return problem.times_mass(dv) + own
 
         def solver(transposed):

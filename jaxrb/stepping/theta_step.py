@@ -1,10 +1,12 @@
 """Moreau and Jean's step with a theta rule, as Siconos has it.
 
 Numbers of equations are those of the Siconos notes on Newton and Euler's equations; corrected where
-that is said. With v_{k+theta} = (1 - theta) v_k + theta v_{k+1} and u_{k+1} = G v_{k+1},
+that is said. With
+v_{k+theta} = (1 - theta) v_k + theta v_{k+1} and u_{k+1} = G v_{k+1},
 
     q_{k+1} = q_k exp(h v_{k+theta}),
-    M (v_{k+1} - v_k) - h theta F_{k+1} - h (1 - theta) F_k = G^T P,
+    M (v_{k+1} - v_k) - h theta F_{k+1} - h (1 - theta) F_k = G^T P + H^T Q,
+    H v_{k+1} = 0,
     K* contains u_{k+1} + (e u_{n,k} + mu |u_t|) n,  perpendicular to P in K,
 
 for the contacts with gap + (h/2) u_n <= 0 at the start (eq:101), to a tolerance, without which a
@@ -31,8 +33,9 @@ from ..math.stumpff import stumpff
 from .cone import ConeProblem
 from .cone_solver import search
 from .contact_rows import ContactRows, inertia_arrays, velocities
-from .held_step import Impulse, Scene, repeat_to_round_off
+from .held_step import to_round_off
 from .moreau_step import Stepped, Surroundings
+from .scene import Impulse, Scene
 from .solve_cone import answer
 
 Velocity = Float[Array, "6 n_bodies"]
@@ -83,9 +86,10 @@ def theta_step(
     rows, v = scene.rows(t, phase), velocities(phase, inertial)
     speed = rows.rows.velocity(v)[0] - rows.drift[0]
     foreseen = rows.gap + 0.5 * duration * speed  # eq:101
-    active = jax.lax.stop_gradient(foreseen) <= around.height
+    active = around.closed(foreseen, rows)
     start = Start(t, duration, phase, rows, around.restitution * speed, active, scene)
-    fixed = jax.lax.stop_gradient((start, jnp.where(active, known, 0.0)))
+    known = known._replace(contact=jnp.where(active[None], known.contact, 0.0))
+    fixed = jax.lax.stop_gradient((start, known))
     found, impulse, residual, error = _search(rule, *fixed)
     velocity = _velocity(rule, found, impulse, start)
     end = moved(rule.theta, duration, phase, v, velocity, inertial)
@@ -165,7 +169,7 @@ def _linearized(rule: Rule, v: Velocity, start: Start) -> ConeProblem:
         inertia = inertia + h * rule.theta * _gyroscopic(inertial, end)
         if rule.follows:
             rows = scene.rows(start.t + h, end)
-    bias = (-rows.drift).at[0].add(start.returned)
+    bias = scene.nothing(rows)._replace(contact=(-rows.drift).at[0].add(start.returned))
     problem = scene.problem(rows, phase, bias, start.active)
     missing = problem.times_mass(v - before) - h * force
     turned = eqx.tree_at(lambda problem: problem.inertia, problem, inertia)
@@ -177,10 +181,10 @@ def _search(rule: Rule, start: Start, known: Impulse):
     """The velocity at the end, the impulses, the residual of their problem, and the error."""
     inertial = start.scene.dynamics.inertial
     v = velocities(start.phase, inertial)
-    none = jnp.zeros(0, v.dtype)
     enough = 1e-12 if jnp.finfo(v.dtype).eps < 1e-10 else 1e-5
     most = rule.iterations if rule.implicit else 1
-    plain = start.scene.problem(start.rows, start.phase, jnp.zeros_like(known), start.active)
+    nothing = start.scene.nothing(start.rows)
+    plain = start.scene.problem(start.rows, start.phase, nothing, start.active)
     energy = lambda v: jnp.sum(v * plain.times_mass(v), axis=0)  # noqa: E731
     pull = plain.over_mass(start.duration * _force(start.t, start.phase, start.scene))
     least = energy(v) + energy(pull)
@@ -191,25 +195,26 @@ def _search(rule: Rule, start: Start, known: Impulse):
 
     def improve(carry):
         v, impulse, _, _, count = carry
-        solution = search(_linearized(rule, v, start), impulse, none)
+        solution = search(_linearized(rule, v, start), *impulse)
         size = jnp.maximum(least, energy(solution.velocity))
         change = energy(solution.velocity - v) / jnp.where(size > 0, size, 1.0)
         change = jnp.sqrt(jnp.max(change))
-        return solution.velocity, solution.impulse, solution.residual, change, count + 1
+        contact = jnp.where(start.active[None], solution.impulse, 0.0)
+        found = Impulse(contact, solution.reaction)
+        return solution.velocity, found, solution.residual, change, count + 1
 
     far = jnp.full((), jnp.inf, v.dtype)
     carry = (v, known, far, far, jnp.zeros((), jnp.int32))
     v, impulse, residual, change, _ = jax.lax.while_loop(unfinished, improve, carry)
     # Without iterations the first solution is the one; what is not a number stays so.
     error = change / enough if rule.implicit else 0 * change
-    return v, jnp.where(start.active, impulse, 0.0), residual, error
+    return v, impulse, residual, error
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _velocity(rule: Rule, known: Velocity, impulse: Impulse, start: Start) -> Velocity:
     """The velocity at the end of a step, which is known, with its derivatives."""
-    none = jnp.zeros(0, impulse.dtype)
-    return answer(_linearized(rule, known, start), impulse, none).velocity
+    return answer(_linearized(rule, known, start), *impulse).velocity
 
 
 @partial(_velocity.defjvp, symbolic_zeros=True)
@@ -220,8 +225,7 @@ def _(rule, primals, tangents):
     v = keep_rule(partial(_velocity, rule))(*primals)
 
     def following(v, start):
-        none = jnp.zeros(0, impulse.dtype)
-        return answer(_linearized(rule, v, start), impulse, none).velocity
+        return answer(_linearized(rule, v, start), *impulse).velocity
 
     _, right = sparse_jvp(partial(following, v), (start,), tangents[2:])
 
@@ -229,7 +233,7 @@ def _(rule, primals, tangents):
         return change - jax.jvp(lambda v: following(v, start), (v,), (change,))[1]
 
     def solve(matvec, right):
-        return repeat_to_round_off(lambda x: x + (right - matvec(x)), right)
+        return to_round_off(lambda x: x + (right - matvec(x)), right)
 
     if not rule.implicit:
         return v, right

@@ -21,6 +21,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..math.safe import safe_sqrt
+from .rows import of_lane
 
 PerContact = Float[Array, "3 n_contacts"]
 
@@ -47,9 +48,10 @@ def project(y: PerContact, friction: Float[Array, " n_contacts"]) -> PerContact:
     across = length(y[1:])
     along = (y[0] + friction * across) / (1 + friction**2)
     ratio = jnp.where(across > 0, friction * along / jnp.where(across > 0, across, 1.0), 0.0)
-    side = jnp.concatenate([along[None], ratio * y[1:]])
+    side = jnp.concatenate([along[None], ratio[None] * y[1:]])
     polar = friction * across <= -y[0]
-    return jnp.where(across < friction * y[0], y, jnp.where(polar, 0.0, side))
+    inside = across < friction * y[0]
+    return jnp.where(inside[None], y, jnp.where(polar[None], 0.0, side))
 
 
 def natural_map(p: PerContact, u: PerContact, friction: Float[Array, " n_contacts"]) -> PerContact:
@@ -69,7 +71,7 @@ def curnier_map(p: PerContact, u: PerContact, friction: Float[Array, " n_contact
     across, limit = length(y), friction * n
     over = across >= limit
     share = jnp.where(over, limit / jnp.where(over & (across > 0), across, 1.0), 1.0)
-    return p - jnp.concatenate([n[None], share * y])
+    return p - jnp.concatenate([n[None], share[None] * y])
 
 
 class Semismooth(NamedTuple):
@@ -89,7 +91,7 @@ class Semismooth(NamedTuple):
         closed = n > 0
         slips = closed & (across >= friction * n)
         moving = slips & (across > 0)
-        d = jnp.where(moving, y / jnp.where(moving, across, 1.0), 0.0)
+        d = jnp.where(moving[None], y / jnp.where(moving, across, 1.0)[None], 0.0)
         k = jnp.where(moving, friction * n / jnp.where(moving, across, 1.0), 0.0)
         one, zero = jnp.ones_like(n), jnp.zeros_like(n)
         opened = one / (1 + eps)
@@ -122,7 +124,7 @@ def _array(entries):
 
 def apply(matrix: Float[Array, "3 3 n_contacts"], x: PerContact) -> PerContact:
     """A matrix of each contact times its vector."""
-    return matrix[:, 0] * x[0] + matrix[:, 1] * x[1] + matrix[:, 2] * x[2]
+    return sum(matrix[:, k] * x[k][None] for k in (1, 2)) + matrix[:, 0] * x[0][None]
 
 
 class Point(NamedTuple):
@@ -134,7 +136,7 @@ class Point(NamedTuple):
 
     def moved(self, change: Point, size) -> Point:
         """A part of a step further."""
-        return Point(*(x + size * dx for x, dx in zip(self, change, strict=True)))
+        return Point(*(x + of_lane(size, x) * dx for x, dx in zip(self, change, strict=True)))
 
 
 class Complementarity(NamedTuple):
@@ -150,9 +152,9 @@ class Complementarity(NamedTuple):
         rough = friction > 0
         normal = a.p[0] * a.s[0]
         cone = friction * a.p[0] * a.psi + dot2(a.p[1:], a.s[1:])
-        tangents = friction * a.p[0] * a.s[1:] + a.psi * a.p[1:]
+        tangents = (friction * a.p[0])[None] * a.s[1:] + a.psi[None] * a.p[1:]
         return Complementarity(
-            normal, jnp.where(rough, cone, normal), jnp.where(rough, tangents, 0.0)
+            normal, jnp.where(rough, cone, normal), jnp.where(rough[None], tangents, 0.0)
         )
 
     def mean(self, active, axis=0):
@@ -214,9 +216,10 @@ class Interior(NamedTuple):
         dg = mu * dp_n
         square = psi**2 - dot2(s[1:], s[1:])
         driven = psi * right.cone - dot2(s[1:], right.tangents) - square * dg
-        dpsi = (driven + dot2(g * s[1:] - psi * p[1:], ds[1:])) / delta
-        dp_t = (right.tangents - s[1:] * dg - g * ds[1:] - p[1:] * dpsi) / psi
-        dp_t, dpsi = jnp.where(rough, dp_t, 0.0), jnp.where(rough, dpsi, 0.0)
+        dpsi = (driven + dot2(g[None] * s[1:] - psi[None] * p[1:], ds[1:])) / delta
+        turned = s[1:] * dg[None] + g[None] * ds[1:] + p[1:] * dpsi[None]
+        dp_t = (right.tangents - turned) / psi[None]
+        dp_t, dpsi = jnp.where(rough[None], dp_t, 0.0), jnp.where(rough, dpsi, 0.0)
         return jnp.concatenate([dp_n[None], dp_t]), dpsi
 
     def longest(self, change: Point, active) -> Float[Array, " n_contacts"]:
