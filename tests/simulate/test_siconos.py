@@ -14,7 +14,7 @@ from helpers import quick_jit, unsign
 import jaxrb as rb
 
 sys.path.append(str(Path(__file__).parents[1]))
-from record_siconos import BOXES, RECORD
+from record_siconos import BOXES, RECORD, G
 
 RUNS = json.loads(RECORD.read_text())
 
@@ -78,11 +78,12 @@ def test_a_ball_bounces_and_a_sphere_slides_until_it_rolls(scheme):
 
 
 def box_program(theta, bare):
-    def run(case, start, law, normal, dt, t1):
+    def run(case, start, law, gravity, dt, t1):
         half, mass = case
         world = rb.World(
             [rb.RigidBody(rb.Box(half), mass)],
-            [] if bare else [rb.HalfSpace(normal)],
+            [] if bare else [rb.HalfSpace()],
+            gravity=gravity,
             contact_law=rb.Coulomb(*law),
         )
         sol = rb.simulate(world, start, method(dt, theta), t1, max_steps=100, throw=False)
@@ -109,12 +110,12 @@ def test_boxes(theta):
         half, mass = jnp.array(case["half"]), jnp.array(case["mass"])
         law = [jnp.array(number) for number in case.get("contact", (0.0, 0.0))]
         start = state(case["position"], case["turn"], case["velocity"])
-        normal = jnp.array(case.get("normal", (0.0, 0.0, 1.0)))
+        gravity = jnp.array(case.get("gravity", (0.0, 0.0, -G)))
         slow, fast = TOLERANCE.get(name, (1e-12, 2e-12))
         for k, expected in enumerate(RUNS[name]):
             t1 = 10 * (k + 1) * case["dt"]
             result, (x, q, v, omega) = programs[bare](
-                (half, mass), start, law, normal, case["dt"], t1
+                (half, mass), start, law, gravity, case["dt"], t1
             )
             assert result == rb.RESULTS.successful
             np.testing.assert_allclose(x, expected[:3], rtol=0, atol=slow, err_msg=name)
