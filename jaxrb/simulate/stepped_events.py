@@ -14,7 +14,7 @@ from ..stepping.moreau_step import Stepped, Surroundings, moreau_step
 from ..stepping.scene import Impulse
 from ..stepping.theta_step import Rule, theta_step
 from .events import AbstractEvents, Flown, NoContacts
-from .lasting_events import missed_part, scene_of
+from .lasting_events import scene_of
 from .system import System
 
 
@@ -75,9 +75,9 @@ class SteppedContacts(AbstractEvents):
     def flow(self, scheme, t, duration, phase, mode: Carried):
         around = Surroundings(scene_of(self.system), self._restitution, self.tolerance)
         step = self.scheme.step(scheme, t, duration, phase, mode.impulse, around)
-        missed = missed_part(step.residual)
         carried = Carried(jax.lax.stop_gradient(step.impulse), step.lost)
-        return Flown(step.phase, jnp.maximum(step.error, missed), step.work, carried, missed <= 1)
+        error = jnp.maximum(step.error, step.missed)
+        return Flown(step.phase, error, step.work, carried, step.missed <= 1)
 
     def contacts(self, t, phase):
         return None

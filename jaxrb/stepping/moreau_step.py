@@ -6,8 +6,8 @@ dynamics", 1988; here the free motion is a flow's, without loads). A contact tak
 closed at the middle, where its gap is gap + (h/2) u_n to first order. All that take part obey one
 cone problem, whose bias is Newton's restitution e u_n of the velocity before.
 
-What rests neither moves nor sinks, as its velocity is zero at both ends. Without contacts the step is
-symmetric, and keeps the energy if the flow does and gravity alone acts. With them the energy
+What rests neither moves nor sinks, as its velocity is zero at both ends. Without contacts the step
+is symmetric, and keeps the energy if the flow does and gravity alone acts. With them the energy
 changes by
 
     sum of P . (u + u')/2
@@ -36,6 +36,7 @@ from ..math.rarely import if_any
 from .cone import ConeProblem
 from .cone_solver import Tolerances, search
 from .contact_rows import ContactRows, velocities
+from .rows import take, total
 from .scene import Impulse, Scene
 from .solve_cone import answer
 
@@ -65,7 +66,7 @@ class Stepped(NamedTuple):
     phase: Phase
     impulse: Impulse
     error: Float[Array, ""]  # of the equations of motion, relative to the one allowed
-    residual: Float[Array, ""]  # of the cone problems
+    missed: Float[Array, ""]  # residual of the cone problems, relative to the one allowed
     work: Float[Array, ""] | None  # of loads without a potential [J]
     lost: Bool[Array, ""]  # whether the closest point of a contact was not found
 
@@ -92,7 +93,9 @@ def moreau_step(
     rows = scene.rows(t + half, middle)
     before = rows.rows.velocity(velocities(middle, inertial)) - rows.drift
     active = around.closed(rows.gap, rows)
-    normal = around.restitution * before[0]
+    slow = 0.5 * duration * dynamics.acceleration_scale(t + half, middle)
+    settling = _redundant(rows, active) & (before[0] > -jax.lax.stop_gradient(slow))
+    normal = jnp.where(settling, 0.0, around.restitution * before[0])
     bias = scene.nothing(rows)._replace(contact=(-rows.drift).at[0].add(normal))
     problem = scene.problem(rows, pulled, bias, active)
     opening = jnp.where(before[0] < 0, normal, before[0])
@@ -109,7 +112,19 @@ def moreau_step(
     end, late = flow.drift(half, after, inertial, still)
     error = jnp.maximum(jnp.maximum(early, late), kick.error)
     work = None if dynamics.conservative else kick.work
-    return Stepped(end, impulse, error, residual, work, jnp.any(jnp.isnan(rows.gap)))
+    missed = residual / (1e-9 if jnp.finfo(residual.dtype).eps < 1e-10 else 2e-4)
+    missed = jax.lax.stop_gradient(missed)
+    return Stepped(end, impulse, error, missed, work, jnp.any(jnp.isnan(rows.gap)))
+
+
+def _redundant(rows: ContactRows, active) -> Bool[Array, " n_contacts"]:
+    """Which contacts are of a pair of bodies that touch at more than three points."""
+    pairs = rows.rows.links.of_pairs
+    if pairs is None:
+        return jnp.zeros_like(active)
+    table, owner = pairs
+    count = total(active.astype(rows.gap.dtype), table, 0)
+    return take(count > 3.5, owner, 0)
 
 
 def _free(problem: ConeProblem, mean, before, drift, known: Impulse):

@@ -48,9 +48,7 @@ def sphere_program(scheme):
             jnp.stack([speed, 0 * speed, 0 * speed])[None],
             jnp.zeros((1, 3)),
         )
-        sol = rb.simulate(
-            world, start, method(dt, scheme=scheme), t1, max_steps=500, throw=False
-        )
+        sol = rb.simulate(world, start, method(dt, scheme=scheme), t1, max_steps=500, throw=False)
         return sol.result, numbers(sol.final)
 
     return quick_jit(run)
