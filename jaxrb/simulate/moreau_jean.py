@@ -56,10 +56,12 @@ class MoreauJean(AbstractMethod):
       without an impact, they are right.
 
     With `impacts="stepped"` bodies penetrate what they hit by up to their speed times dt, and stay
-    there where they come to rest. The law of impact is Newton's, e u_n of the velocity at the start of
-    the step; with friction the law is `Coulomb`, whose hypothesis of restitution is not used. A
-    time to save within a step is reached by a shorter step. A step whose equations are not solved is
-    taken in parts, down to 1/1024 of it: each is a step of the same scheme.
+    there where they come to rest. The law of impact is Newton's, with the velocity at the start of
+    the step; of `Coulomb` the hypothesis of restitution is not used. A time to save within a step
+    is reached by a shorter step. A step whose equations are not solved is taken in parts, down
+    to 1/1024 of it, each a step of the same scheme: a shorter step has smaller forces and turns to
+    solve for. What even that does not solve ends the simulation, with the code
+    `held_contacts_not_solved` or `nonlinear_solve_failed`.
 
     Attributes:
         dt: step size [s], a number or traced.
