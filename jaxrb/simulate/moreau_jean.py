@@ -87,7 +87,7 @@ class MoreauJean(AbstractMethod):
             joints, or a contact law that is neither `Frictionless` nor `Coulomb`.
     """
 
-    dt: float | Float[Array, ""]
+    dt: float | Float[Array, ""] | None
     theta: float = eqx.field(static=True)
     scheme: str = eqx.field(static=True)
     impacts: str = eqx.field(static=True)
@@ -180,4 +180,5 @@ class MoreauJean(AbstractMethod):
         rule = _SCHEMES[self.scheme]
         if rule is None:
             return Variational()
-        return Theta(Rule(self.theta, *rule, self.max_iterations))
+        implicit, follows = rule
+        return Theta(Rule(self.theta, implicit, follows, self.max_iterations))
