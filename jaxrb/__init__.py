@@ -86,6 +86,7 @@ from .simulate import (
     LGVCI as LGVCI,
     RESULTS as RESULTS,
     EventDriven as EventDriven,
+    MoreauJean as MoreauJean,
     PairLaw as PairLaw,
     SaveAt as SaveAt,
     Solution as Solution,

@@ -108,6 +108,14 @@ def positive_number(value: Any, name: str) -> float:
     return number
 
 
+def nonnegative_number(value: Any, name: str) -> float:
+    """`finite_number` that must not be negative."""
+    number = finite_number(value, name)
+    if number < 0:
+        raise ValueError(f"{name} must not be negative; got {number}.")
+    return number
+
+
 def positive_count(value: Any, name: str) -> int:
     """`value` as a Python integer of at least 1; raises `ValueError` otherwise."""
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1:

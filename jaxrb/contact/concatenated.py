@@ -151,8 +151,8 @@ def _between(
     """Balls, if each of them can touch every other, and one set for each other kind of contact."""
     solids = [body.centered_shape() for body in bodies]
     sets: list[AbstractContactSet] = []
-    # One that is pinned turns when it is hit, and is not among these. Their square holds each contact
-    # twice, which contacts that share a load must not be.
+    # One that is pinned turns when it is hit, and is not among these. Their square holds each
+    # contact twice, which contacts that share a load must not be.
     balls = {
         body: solid
         for body, solid in enumerate(solids)

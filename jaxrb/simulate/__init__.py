@@ -8,6 +8,7 @@ from .joint_observables import (
     joint_violations as joint_violations,
 )
 from .method import AbstractMethod as AbstractMethod
+from .moreau_jean import MoreauJean as MoreauJean
 from .observables import (
     angular_momentum as angular_momentum,
     constraint_violation as constraint_violation,

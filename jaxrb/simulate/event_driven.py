@@ -6,22 +6,27 @@ import dataclasses
 from typing import Literal
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._validate import finite_number, one_of, positive_count, positive_number, step_size
+from .._validate import (
+    nonnegative_number,
+    one_of,
+    positive_count,
+    positive_number,
+    step_size,
+)
 from ..bodies import ConstantForce, State
 from ..contact import HalfSpaceContacts, flat_at_rest
 from ..flows import AbstractFlow, ExactFlight, LieVariational
-from .course import Status, start_course
 from .detectors import EndOfStep, Interior
-from .differentiate import CheckpointLayout, Program, Scene, trajectory
+from .differentiate import CheckpointLayout
 from .events import AbstractEvents, NoContacts
+from .fly import fly
 from .frictional_events import DirectImpacts, FrictionalImpacts
 from .impact_events import AbstractImpacts, Impacts
 from .lasting_events import Jointed, LastingContacts
-from .method import AbstractMethod, Run
+from .method import AbstractMethod
 from .proof import Proved
 from .rest_events import ImpactsAndRest
 from .system import System, build
@@ -125,7 +130,7 @@ class EventDriven(AbstractMethod):
         self.on_zeno = one_of(on_zeno, (None, "stop", "rest"), "on_zeno")
         default = "end" if dt is not None else "proved"
         self.detect = default if detect is None else one_of(detect, tuple(_DETECTORS), "detect")
-        self.penetration = _depth(penetration)
+        self.penetration = nonnegative_number(penetration, "penetration")
         self.simultaneous = one_of(simultaneous, (None, "together", "sequence"), "simultaneous")
         if dt is None:
             self._check_continuous()
@@ -163,7 +168,7 @@ class EventDriven(AbstractMethod):
             _check_provable(self.flow, world)
         if self.on_zeno != "rest":
             _check_joints(self.flow, world)
-        return _for_flow(self.flow, state)
+        return for_flow(self.flow, state)
 
     def build(self, world, state, args):
         proved = self.detect == "proved"
@@ -199,26 +204,8 @@ class EventDriven(AbstractMethod):
             continuous=self.dt is None,
         )
         events = self._events(system, grid.dt)
-        blocks = self._blocks(n_bodies, grid.capacity, events.remembers)
-        program = Program(plan, blocks, wanted)
-        start = start_course(grid, phase, events)
-        status = Status.start(code, start.remaining)
-        scene = Scene(grid, events, times)
-        end, status, outputs = trajectory(program, scene, start, status)
-        outputs = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), outputs)
-        time = end.time(grid)
-        return Run(
-            phase=end.phase,
-            time=time,
-            code=status.code,
-            steps=end.step,
-            evaluations=status.evaluations,
-            n_impacts=status.impacts,
-            work=end.work,
-            zeno_time=events.zeno_time(time, end.phase, end.mode, status.code),
-            saved=outputs.saved,
-            impacts=outputs.impacts,
-        )
+        layout = self._blocks(n_bodies, grid.capacity, events.remembers)
+        return fly(plan, layout, events, phase, code, grid, times, wanted)
 
     def _remembers(self, world: World) -> bool:
         """Whether the events of a world remember (see `AbstractEvents`)."""
@@ -275,14 +262,6 @@ def LGVCI(dt, **options) -> EventDriven:  # noqa: N802  (the paper's name)
     return EventDriven(LieVariational(), dt, **options)
 
 
-def _depth(value: float) -> float:
-    """A depth [m]; raises `ValueError` if it is none."""
-    depth = finite_number(value, "penetration")
-    if depth < 0:
-        raise ValueError(f"penetration must not be negative; got {depth}.")
-    return depth
-
-
 def _check_provable(flow: AbstractFlow, world: World) -> None:
     """Raises `ValueError` where flights cannot be proved free of impacts."""
     flow.bend_growth(jnp.zeros(()))
@@ -324,7 +303,7 @@ def _check_joints(flow: AbstractFlow, world: World) -> None:
         )
 
 
-def _for_flow(flow: AbstractFlow, state: State) -> State:
+def for_flow(flow: AbstractFlow, state: State) -> State:
     """The state with what the flow advances; raises `ValueError` if they do not fit."""
     name = type(flow).__name__
     if flow.has_stretch and state.stretch is None:

@@ -15,7 +15,8 @@ class RESULTS(Codes):
     nonlinear_solve_failed = (
         "The implicit equations of the flow, or those of forces that depend on velocities, were "
         "not solved to round-off, even in a small part of a step: reduce dt, or raise "
-        "the iterations of the flow, as in LieVariational(iterations=...). Those of "
+        "the iterations, as in LieVariational(iterations=...) or "
+        "MoreauJean(max_iterations=...). Those of "
         "LieVariational and QuaternionVariational have no real solution once the angular "
         "velocity times dt is above about 1."
     )

@@ -11,7 +11,7 @@ and at each contact the impulse is in Coulomb's cone K = {|P_t| <= mu P_n} and o
 the exact law with de Saxce's term (Acary and Brogliato, *Numerical methods for nonsmooth dynamical
 systems*, 2008, section 3.9): it sticks, slips against the friction mu P_n, or opens. b holds
 the restitution of the normal velocity and the velocity of surfaces that move. Without joints and
-with b >= 0 there is always a solution; the impulses are not unique where many contacts share a load.
+with b >= 0 there is always a solution; impulses are not unique where many contacts share a load.
 
 Numbers are in units: velocities in that of the problem, impulses of a contact in that which its own
 inverse mass makes of it.

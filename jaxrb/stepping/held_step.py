@@ -1,10 +1,10 @@
 """A step with contacts that last.
 
-Contact impulses act at both ends of the step, around the flight of free bodies (RATTLE, with the law
-of contact in place of equations). Those at the start make the *displacement* of the step obey the
-law: the gap at its end, and the slip of the points that touched at its start, per duration, in place
-of velocities. Those at the end make the *velocities* there obey it. Both are cone problems with
-matrices of one form. What rests does not creep, gaps stay closed to round-off, and joints
+Contact impulses act at both ends of the step, around the flight of free bodies (RATTLE, with the
+law of contact in place of equations). Those at the start make the *displacement* of the step obey
+the law: the gap at its end, and the slip of the points that touched at its start, per duration, in
+place of velocities. Those at the end make the *velocities* there obey it. Both are cone problems
+with matrices of one form. What rests does not creep, gaps stay closed to round-off, and joints
 without contacts would be RATTLE's own: the scheme is symmetric and of order 2 while contacts stick,
 slide or stay open, and where they change from one to another the velocity is continuous.
 """

@@ -176,7 +176,6 @@ def test_single_precision():
 
 def test_refused():
     body = rb.RigidBody(rb.Sphere(0.2))
-    world = rb.World([body], [rb.HalfSpace()], contact_law=rb.Coulomb(0.3))
 
     def result(mu):
         world = rb.World([body], [rb.HalfSpace()], contact_law=rb.Coulomb(mu))

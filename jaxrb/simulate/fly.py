@@ -1,0 +1,56 @@
+"""The run of a method: flights and events, with what is saved along the way."""
+
+from __future__ import annotations
+
+import jax
+from jaxtyping import Array, Int
+
+from ..bodies import Phase
+from .course import Status, start_course
+from .differentiate import CheckpointLayout, Program, Scene, trajectory
+from .events import AbstractEvents
+from .method import Run
+from .recorder import SaveSpec, Times
+from .time_grid import TimeGrid
+from .trial import Plan
+
+
+def fly(
+    plan: Plan,
+    layout: CheckpointLayout,
+    events: AbstractEvents,
+    phase: Phase,
+    code: Int[Array, ""],
+    grid: TimeGrid,
+    times: Times,
+    wanted: SaveSpec,
+) -> Run:
+    """The trajectory of one world.
+
+    Args:
+        plan, layout: the static part.
+        events: of the world.
+        phase: at the start.
+        code: of a start that cannot be simulated.
+        grid: the steps.
+        times: to save.
+        wanted: what to keep.
+    """
+    start = start_course(grid, phase, events)
+    status = Status.start(code, start.remaining)
+    program, scene = Program(plan, layout, wanted), Scene(grid, events, times)
+    end, status, outputs = trajectory(program, scene, start, status)
+    outputs = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), outputs)
+    time = end.time(grid)
+    return Run(
+        phase=end.phase,
+        time=time,
+        code=status.code,
+        steps=end.step,
+        evaluations=status.evaluations,
+        n_impacts=status.impacts,
+        work=end.work,
+        zeno_time=events.zeno_time(time, end.phase, end.mode, status.code),
+        saved=outputs.saved,
+        impacts=outputs.impacts,
+    )

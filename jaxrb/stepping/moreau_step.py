@@ -1,0 +1,169 @@
+"""Moreau's step: a contact problem at the middle of a free motion.
+
+Bodies move freely for half of the step; there the loads and the contacts act, by impulses, and they
+move on for the other half (Moreau, "Unilateral contact and dry friction in finite freedom
+dynamics", 1988; here the free motion is a flow's, without loads). A contact takes part if it is
+closed at the middle, where its gap is gap + (h/2) u_n to first order. All that take part obey one
+cone problem, whose bias is Newton's restitution e u_n of the velocity before.
+
+What rests neither moves nor sinks, as its velocity is zero at both ends. Without contacts the step
+is symmetric, and keeps the energy if the flow does and gravity alone acts. With them the energy
+changes by
+
+    sum of P . (u + u')/2
+
+for the velocities u, u' of each contact before and after. Where u' is against u in the step, as if
+it slid back or opened and fell back, this may be positive, and Newton's restitution with friction
+may create energy in an impact (Kane's paradox). The law is then posed on the *mean* velocity, as it
+is for the displacement: friction opposes (u_t + u_t')/2, and a contact that opens has no normal
+velocity in the mean. This never creates energy.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from ..bodies import Phase
+from ..flows import AbstractFlow
+from ..math import Vec3, tree_where
+from ..math.rarely import if_any
+from .cone import ConeProblem
+from .cone_solver import Tolerances, search
+from .contact_rows import ContactRows, velocities
+from .rows import take, total
+from .scene import Impulse, Scene
+from .solve_cone import answer
+
+
+class Surroundings(eqx.Module):
+    """What a step with impacts in it depends on besides the phase.
+
+    Attributes:
+        scene: masses, loads and contacts.
+        restitution: e of each contact.
+        tolerance: the largest gap of a closed contact [m], at least its round-off.
+    """
+
+    scene: Scene
+    restitution: Float[Array, " n_contacts"]
+    tolerance: float = eqx.field(static=True)
+
+    def closed(self, gap: Float[Array, " n_contacts"], rows: ContactRows):
+        """Which contacts are closed by a gap, of these rows or foreseen [m]."""
+        height = jnp.maximum(rows.round_off, self.tolerance)
+        return jax.lax.stop_gradient(gap) <= jax.lax.stop_gradient(height)
+
+
+class Stepped(NamedTuple):
+    """The result of a step."""
+
+    phase: Phase
+    impulse: Impulse
+    error: Float[Array, ""]  # of the equations of motion, relative to the one allowed
+    missed: Float[Array, ""]  # residual of the cone problems, relative to the one allowed
+    work: Float[Array, ""] | None  # of loads without a potential [J]
+    lost: Bool[Array, ""]  # whether the closest point of a contact was not found
+
+
+def moreau_step(
+    flow: AbstractFlow, t, duration, phase: Phase, known: Impulse, around: Surroundings
+) -> Stepped:
+    """A step of Moreau's midpoint rule.
+
+    Args:
+        flow: the scheme of the free motion.
+        t, duration: [s].
+        phase: at the start.
+        known: impulses of the step before, from which those of this one are sought [N s].
+        around: masses, loads, contacts and their laws.
+    """
+    scene, half = around.scene, 0.5 * duration
+    dynamics, inertial = scene.dynamics, scene.dynamics.inertial
+    still = Vec3(*[jnp.zeros_like(phase.position.x)] * 3)
+    middle, early = flow.drift(half, phase, inertial, still)
+    kick = dynamics.kick(t + half, middle, duration)
+    weight = dynamics.gravity * (inertial.mass * duration)
+    pulled = dataclasses.replace(kick.phase, linear_momentum=kick.phase.linear_momentum + weight)
+    rows = scene.rows(t + half, middle)
+    before = rows.rows.velocity(velocities(middle, inertial)) - rows.drift
+    active = around.closed(rows.gap, rows)
+    slow = 0.5 * duration * dynamics.acceleration_scale(t + half, middle)
+    settling = _redundant(rows, active) & (before[0] > -jax.lax.stop_gradient(slow))
+    normal = jnp.where(settling, 0.0, around.restitution * before[0])
+    bias = scene.nothing(rows)._replace(contact=(-rows.drift).at[0].add(normal))
+    problem = scene.problem(rows, pulled, bias, active)
+    opening = jnp.where(before[0] < 0, normal, before[0])
+    mean = before.at[0].set(opening) - rows.drift
+    known = known._replace(contact=jnp.where(active[None], known.contact, 0.0))
+    arguments = (problem, mean, before, rows.drift, known)
+    held = jnp.any(active) | (known.joint.size > 0)
+    velocity, impulse, residual = if_any(held, _touched, _free, *arguments)
+    momentum = problem.times_mass(velocity)
+    touched = dataclasses.replace(
+        pulled, linear_momentum=Vec3(*momentum[:3]), angular_momentum=Vec3(*momentum[3:])
+    )
+    after = tree_where(held, touched, pulled)
+    end, late = flow.drift(half, after, inertial, still)
+    error = jnp.maximum(jnp.maximum(early, late), kick.error)
+    work = None if dynamics.conservative else kick.work
+    missed = residual / (1e-9 if jnp.finfo(residual.dtype).eps < 1e-10 else 2e-4)
+    missed = jax.lax.stop_gradient(missed)
+    return Stepped(end, impulse, error, missed, work, jnp.any(jnp.isnan(rows.gap)))
+
+
+def _redundant(rows: ContactRows, active) -> Bool[Array, " n_contacts"]:
+    """Which contacts are of a pair of bodies that touch at more than three points."""
+    pairs = rows.rows.links.of_pairs
+    if pairs is None:
+        return jnp.zeros_like(active)
+    table, owner = pairs
+    count = total(active.astype(rows.gap.dtype), table, 0)
+    return take(count > 3.5, owner, 0)
+
+
+def _free(problem: ConeProblem, mean, before, drift, known: Impulse):
+    none = jax.tree.map(jnp.zeros_like, known)
+    return problem.free, none, jnp.zeros((), before.dtype)
+
+
+def _touched(problem: ConeProblem, mean, before, drift, known: Impulse):
+    """Velocities and impulses after contact, and the residual."""
+    impulse, residual, in_the_mean = _search(
+        *jax.lax.stop_gradient((problem, mean, before, drift, known))
+    )
+    problem = _biased(problem, mean, in_the_mean)
+    return problem.velocity(*answer(problem, impulse)), impulse, residual
+
+
+def _search(problem: ConeProblem, mean, before, drift, known: Impulse):
+    """The impulses, the residual, and whether the law is posed on mean velocities: if it would
+    create energy otherwise. A loop over both keeps the program to one solver."""
+    allowed = Tolerances.of(before.dtype).accepted * jnp.max(problem.units().speed)
+
+    def unfinished(carry):
+        return ~carry[-1]
+
+    def turn(carry):
+        impulse, _, in_the_mean, _ = carry
+        solution = search(_biased(problem, mean, in_the_mean), *impulse)
+        contact = jnp.where(problem.active[None], solution.impulse, 0.0)
+        after = problem.contacts.velocity(solution.velocity) - drift
+        created = 0.5 * jnp.sum(contact * (before + after))
+        creates = ~in_the_mean & (created > allowed * jnp.sum(jnp.abs(contact)))
+        impulse = Impulse(contact, solution.reaction)
+        return impulse, solution.residual, in_the_mean | creates, ~creates
+
+    no = jnp.zeros((), bool)
+    carry = (known, jnp.full((), jnp.inf, before.dtype), no, no)
+    return jax.lax.while_loop(unfinished, turn, carry)[:3]
+
+
+def _biased(problem: ConeProblem, mean, in_the_mean) -> ConeProblem:
+    bias = jnp.where(in_the_mean, mean, problem.bias)
+    return eqx.tree_at(lambda problem: problem.bias, problem, bias)
