@@ -147,28 +147,7 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
     response = _choose(inner, interior.response(), smooth.response)
     response = jnp.where(active[None, None], response, 0.0)
     stiff = jnp.ones_like(q) / eps
-    plan = problem.elimination
-    scaled = response * (units.impulse / units.speed)[None, None]
-    scaled_rows = stiff * (units.reaction / units.speed)
-    factors = plan.factor(problem.matrix(scaled, scaled_rows[None, None]))
-
-    def times(dv):
-        through = apply(scaled, problem.contacts.velocity(dv))
-        rows = scaled_rows * problem.joints.velocity(dv)[0]
-        return problem.times_mass(dv) + problem.momentum(through, rows)
-
-    def respond(constant, reaction):
-        """The step that impulses would make, of which velocities take back a part."""
-        right = problem.momentum(units.impulse[None] * constant, units.reaction * reaction)
-        dv = plan.solve(factors, right)
-        dv = dv + plan.solve(factors, right - times(dv))
-        du = problem.contacts.velocity(dv) / units.speed[None]
-        dw = problem.joints.velocity(dv)[0] / units.speed
-        return (
-            du,
-            jnp.where(active[None], constant - apply(response, du), 0.0),
-            reaction - stiff * dw,
-        )
+    respond = _Response.of(problem, units, response, stiff)
 
     # First solve: the predictor of the interior, or the semismooth step.
     products = Complementarity.of(point, friction)
@@ -215,6 +194,48 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
     _, u, w = _velocity(problem, units, point.p, q)
     found = residual_of(problem, point.p, u, w)
     return _next(state, Point(*point), q, u, found, problem, tolerances)
+
+
+class _Response(NamedTuple):
+    """The matrix of a turn, and what it answers."""
+
+    problem: ConeProblem
+    units: Units
+    response: Float[Array, "3 3 n_contacts"]  # without units, as the following
+    stiff: Float[Array, " n_rows"]
+    factors: Float[Array, "n_blocks 6 6"]
+
+    @staticmethod
+    def of(problem: ConeProblem, units: Units, response, stiff) -> _Response:
+        """With D of each contact and of each joint row."""
+        own = _Response(problem, units, response, stiff, response)
+        matrix = problem.matrix(own._through, own._rows[None, None])
+        return own._replace(factors=problem.elimination.factor(matrix))
+
+    def __call__(self, constant, reaction):
+        """The step that impulses would make, of which velocities take back a part: the changes of
+        the velocities of contacts, of impulses and of reactions."""
+        problem, units, plan = self.problem, self.units, self.problem.elimination
+        right = problem.momentum(units.impulse[None] * constant, units.reaction * reaction)
+        dv = plan.solve(self.factors, right)
+        dv = dv + plan.solve(self.factors, right - self._times(dv))
+        du = problem.contacts.velocity(dv) / units.speed[None]
+        dw = problem.joints.velocity(dv)[0] / units.speed
+        dp = jnp.where(problem.active[None], constant - apply(self.response, du), 0.0)
+        return du, dp, reaction - self.stiff * dw
+
+    @property
+    def _through(self):
+        return self.response * (self.units.impulse / self.units.speed)[None, None]
+
+    @property
+    def _rows(self):
+        return self.stiff * (self.units.reaction / self.units.speed)
+
+    def _times(self, dv):
+        through = apply(self._through, self.problem.contacts.velocity(dv))
+        rows = self._rows * self.problem.joints.velocity(dv)[0]
+        return self.problem.times_mass(dv) + self.problem.momentum(through, rows)
 
 
 def _next(state: _State, point: Point, q, u, residual, problem, tolerances: Tolerances) -> _State:
