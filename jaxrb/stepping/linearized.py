@@ -20,8 +20,9 @@ from jaxtyping import Array, Float
 from .cone import ConeProblem, Units
 from .turns import Semismooth, apply, curnier_map
 
-# Repetitions at most; of a problem that is not degenerate some three.
-_MOST = 40
+# Repetitions at most: three where the equations are those of a cone problem; each leaves a part
+# like the angle of the step where they are those of a displacement.
+_MOST = 60
 
 Flat = Float[Array, " n_unknowns"]
 
@@ -126,7 +127,7 @@ def _refined(inverse: Callable[[Flat], Flat], matvec: Callable[[Flat], Flat], ri
     def unfinished(carry):
         _, rest, before, turns = carry
         left = size(rest)
-        return (left > round_off * size(right)) & (left <= 0.5 * before) & (turns < _MOST)
+        return (left > round_off * size(right)) & (left <= 0.9 * before) & (turns < _MOST)
 
     def improve(carry):
         x, rest, _, turns = carry
