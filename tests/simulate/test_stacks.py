@@ -45,23 +45,21 @@ def test_stack_on_a_plane(number):
     stays(rb.World([BOX] * number, [FLOOR], contact_law=LAW), state(place))
 
 
-def test_boxes_on_a_box_that_is_fixed():
-    """The lower one is turned, and hangs over an edge; a capsule lies on the other."""
-    table = rb.Placed(rb.Box((0.5, 0.5, 0.1)), (0.0, 0.0, -0.1))
-    capsule = rb.RigidBody(rb.Placed(rb.Capsule(0.05, 0.1), (0, 0, 0), (1, 0, 1, 0)), 0.5)
-    world = rb.World([BOX, BOX, capsule], [table], contact_law=LAW)
-    yaw = [np.cos(0.15), 0, 0, np.sin(0.15)]
-    start = state(
-        [[0.4, 0.1, 0.1], [0.42, 0.12, 0.3], [0.41, 0.12, 0.45]],
-        [yaw, [1.0, 0, 0, 0], [1.0, 0, 0, 0]],
-    )
-    stays(world, start)
+TABLE = rb.Placed(rb.Box((0.5, 0.5, 0.1)), (0.0, 0.0, -0.1))
+# Its axis is along x.
+LYING = rb.RigidBody(rb.Placed(rb.Capsule(0.05, 0.1), (0, 0, 0), (1, 0, 1, 0)), 0.5)
+
+
+@pytest.mark.parametrize(("body", "height"), [(BOX, 0.1), (LYING, 0.05)])
+def test_on_a_box_that_is_fixed(body, height):
+    """Turned, and hanging over an edge."""
+    world = rb.World([body], [TABLE], contact_law=LAW)
+    stays(world, state([0.45, 0.1, height], [np.cos(0.15), 0, 0, np.sin(0.15)]))
 
 
 def test_box_that_falls_on_a_box():
     """Tilted, without restitution: it comes to lie flat on the table."""
-    table = rb.Placed(rb.Box((0.5, 0.5, 0.1)), (0.0, 0.0, -0.1))
-    world = rb.World([BOX], [table], contact_law=LAW)
+    world = rb.World([BOX], [TABLE], contact_law=LAW)
     tilt = np.array([1.0, 0.06, 0.04, 0.1])
     start = state([0.1, 0.0, 0.15], tilt / np.linalg.norm(tilt), velocity=(0.2, 0.1, 0.0))
     final = rb.simulate(world, start, METHOD, 1.0).final
