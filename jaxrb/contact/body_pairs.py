@@ -15,8 +15,9 @@ from ..bodies import Phase
 from ..math import Quat, Vec3, cross, dot, norm, rotate, rotate_inverse
 from .base import AbstractContactSet
 from .clearance import Clearance, Reach, Separation, View
-from .colliders import AbstractCollider, SearchedCollider
-from .narrow_phase import separation
+from .colliders import AbstractCollider, PolytopeCollider, SearchedCollider
+from .narrow_phase import patch, separation
+from .patches import N_POINTS
 from .points import ContactPoints, Incidence, Points
 
 Pairs = tuple[tuple[int, int], ...]
@@ -25,9 +26,10 @@ Poses = tuple[tuple[Vec3, Quat], tuple[Vec3, Quat]]
 
 
 class BodyContacts(AbstractContactSet):
-    """Contacts of solids of one kind with solids of one other."""
+    """Contacts of solids of one kind with solids of one other, with as many points for each pair,
+    one after the other."""
 
-    colliders: tuple[AbstractCollider, AbstractCollider]  # stacked
+    colliders: tuple[AbstractCollider, AbstractCollider]  # stacked, one for each pair
     pairs: Pairs = eqx.field(static=True)  # the bodies of each contact, in the order of the phase
     n_obstacles: int = eqx.field(static=True)
 
@@ -57,7 +59,7 @@ class BodyContacts(AbstractContactSet):
         (turning, pull, velocity), (turning2, pull2, velocity2) = (
             side.gather((spin, gravity, inertial.velocity(phase))) for side in self._sides()
         )
-        first, second = (reach(collider) for collider in self.colliders)
+        first, second = (reach(collider) for collider in self._each)
         return Clearance(
             start=(normal, poses, (pull, pull2)),
             gap=found.gap,
@@ -72,7 +74,7 @@ class BodyContacts(AbstractContactSet):
         """Along the normals at the start, and along those at the end."""
         normal, poses, (pull, pull2) = clearance.start
         here = self._poses(phase)
-        first, second = (reach(collider) for collider in self.colliders)
+        first, second = (reach(collider) for collider in self._each)
         views = []
         for n in (normal, found.normal):
             before, after = (
@@ -81,6 +83,11 @@ class BodyContacts(AbstractContactSet):
             )
             views.append(View(before, after, dot(n, pull - pull2)))
         return views
+
+    @property
+    def _each(self) -> tuple[AbstractCollider, AbstractCollider]:
+        """The colliders of each contact."""
+        return of_each_contact(self.colliders)
 
     def _sides(self) -> list[Incidence]:
         return [Incidence(side) for side in zip(*self.pairs, strict=True)]
@@ -95,7 +102,7 @@ class BodyContacts(AbstractContactSet):
     def _gap(self, normal: Vec3, poses: Poses) -> Float[Array, " n_contacts"]:
         """The separation of the solids along given normals."""
         (_, q), (_, p) = poses
-        first, second = self.colliders
+        first, second = self._each
         low = height(first, rotate_inverse(q, -normal))
         high = height(second, rotate_inverse(p, normal))
         return self._apart(normal, poses) - low - high
@@ -116,21 +123,45 @@ def closest(
     first: tuple[Vec3, Quat],
     second: tuple[Vec3, Quat],
 ) -> Closest:
-    """Where solids are closest to each other.
+    """Where solids are closest to each other, each pair in `n_points`.
 
     Args:
-        colliders: of the solids, stacked.
+        colliders: of the solids, stacked, one for each pair.
         first, second: poses of their frames in the world; components of shape (n_contacts,).
     """
     (x, q), (y, p) = first, second
     shift, turn = rotate_inverse(q, y - x), q.conjugate() * p
-    gap, normal, point = jax.vmap(separation)(*colliders, shift, turn)
-    points = (point + normal * gap, rotate_inverse(turn, point - shift))
+    number = n_points(colliders)
+    if number > 1:
+        once = jax.tree.map(lambda leaf: leaf[::number], (shift, turn))
+        found = jax.vmap(patch)(*colliders, *once)
+        gap, normal, (point, other) = jax.tree.map(lambda leaf: leaf.reshape(-1), found)
+    else:
+        gap, normal, other = jax.vmap(separation)(*colliders, shift, turn)
+        point = other + normal * gap
+    points = (point, rotate_inverse(turn, other - shift))
     levers = (cross(points[0], normal), cross(points[1], rotate_inverse(turn, normal)))
     size = norm(x) + norm(y) + norm(points[0]) + norm(points[1])
     round_off = 8 * jnp.finfo(gap.dtype).eps * size
     sides = ((points[0], levers[0]), (points[1], levers[1]))
     return Closest(gap, round_off, rotate(q, normal), sides)
+
+
+def n_points(colliders: tuple[AbstractCollider, AbstractCollider]) -> int:
+    """The contacts of each pair of stacked colliders, which follow one another."""
+    outlined = (
+        isinstance(collider, PolytopeCollider) and collider.outlines is not None
+        for collider in colliders
+    )
+    return N_POINTS if all(outlined) else 1
+
+
+def of_each_contact(
+    colliders: tuple[AbstractCollider, AbstractCollider],
+) -> tuple[AbstractCollider, AbstractCollider]:
+    """Stacked colliders, each as often as its pair has contacts."""
+    number = n_points(colliders)
+    return jax.tree.map(lambda leaf: jnp.repeat(leaf, number, axis=0), colliders)
 
 
 def height(collider: AbstractCollider, direction: Vec3) -> Float[Array, " n_contacts"]:

@@ -8,6 +8,7 @@ need is prepared once, before a simulation.
 from __future__ import annotations
 
 import abc
+import dataclasses
 from typing import NamedTuple
 
 import equinox as eqx
@@ -97,6 +98,9 @@ class PolytopeCollider(AbstractCollider):
     normal: Vec3  # of each face, unit, (n_faces,); zero where a face is only filled up
     offset: Float[Array, " n_faces"]  # normal . z on the face [m]; infinite there
     radius: Float[Array, ""]  # [m]
+    # Of each face its corners in turn, counter-clockwise from outside, the last one repeated to
+    # fill up, (n_faces, n_corners); of a segment its ends. None where nobody asks for them.
+    outlines: Vec3 | None = None
 
     @property
     def has_faces(self) -> bool:
@@ -110,8 +114,9 @@ class PolytopeCollider(AbstractCollider):
         )
         vertices = rotate(turn, self.vertices) + shift
         offset = self.offset + dot(normal, shift)
+        outlines = None if self.outlines is None else rotate(turn, self.outlines) + shift
         return PolytopeCollider(
-            vertices, start + shift, along, left, right, normal, offset, self.radius
+            vertices, start + shift, along, left, right, normal, offset, self.radius, outlines
         )
 
     def height(self, direction):
@@ -246,6 +251,21 @@ def collider(solid: AbstractSolid) -> AbstractCollider:
     return found
 
 
+def with_outlines(found: AbstractCollider, solid: AbstractSolid) -> AbstractCollider:
+    """The collider of a solid; a polytope with the outlines of its faces, to lie on them."""
+    if not isinstance(found, PolytopeCollider):
+        return found
+    core, pose, _ = _unwrap(solid)
+    match core:
+        case Box():
+            outlines = pose(_box_outlines(core))
+        case ConvexPolyhedron():
+            outlines = pose(_polyhedron_outlines(core))
+        case _:
+            outlines = found.vertices
+    return dataclasses.replace(found, outlines=outlines)
+
+
 def kind(shape: AbstractShape) -> str:
     """The name of a shape, moved, scaled and rounded or not."""
     while isinstance(shape, Rounded | Scaled | Placed):
@@ -353,3 +373,57 @@ def _polyhedron(solid: ConvexPolyhedron):
         for face in (own, jnp.where(used, other, own))
     )
     return Vec3.of(vertices), (start, end, left, right), (normal, corners[0], real)
+
+
+def _box_outlines(box: Box) -> Vec3:
+    """In the order of the faces of `_box`."""
+    around = np.array([(1.0, 1.0), (-1.0, 1.0), (-1.0, -1.0), (1.0, -1.0)])
+    signs = np.zeros((6, 4, 3))
+    for face in range(6):
+        axis, side = face % 3, 1.0 if face < 3 else -1.0
+        turned = around if side > 0 else around[:, ::-1]
+        signs[face, :, axis] = side
+        signs[face, :, (axis + 1) % 3], signs[face, :, (axis + 2) % 3] = turned.T
+    return Vec3.of(jnp.asarray(signs, box.half_extents.dtype) * box.half_extents[None, None])
+
+
+# Corners nearer than this part of the size to the plane of a triangle belong to its face.
+_FLAT = 2 / 3  # of the digits
+
+
+def flatness(dtype: jnp.dtype) -> float:
+    """How far, relative to its size, a corner of a polyhedron is from a face that it belongs to."""
+    return float(jnp.finfo(dtype).eps) ** _FLAT
+
+
+def _polyhedron_outlines(solid: ConvexPolyhedron) -> Vec3:
+    """Triangles in one plane belong to one face, and each has its whole outline: the corners in
+    the plane, in the order of their angles around their middle."""
+    assert solid.faces is not None
+    faces, vertices = solid.faces, solid.vertices
+    a, b, c = (Vec3.of(vertices[faces[:, k]]) for k in range(3))
+    across = cross(b - a, c - a)
+    area = norm(across)
+    real = area > 0
+    normal = across / jnp.where(real, area, 1.0)
+    each, corners = _at((normal, a), (slice(None), None)), _at(Vec3.of(vertices), (None,))
+    height = jnp.abs(dot(each[0], corners - each[1]))
+    near = (height <= flatness(vertices.dtype) * solid.bounding_radius()) & real[:, None]
+    # A corner in the midst of a face has triangles of that face alone.
+    elsewhere = ~jnp.all(near[:, faces], axis=-1) & real[None]
+    index = jnp.arange(len(vertices), dtype=faces.dtype)
+    owned = jnp.any(faces[:, :, None] == index[None, None], axis=1)
+    within = near & jnp.any(elsewhere[:, :, None] & owned[None], axis=1)
+    number = jnp.sum(within, axis=1, keepdims=True)
+    total = lambda x: jnp.sum(jnp.where(within, x, 0.0), axis=1, keepdims=True)  # noqa: E731
+    middle = jax.tree.map(total, corners) / jnp.maximum(number, 1).astype(vertices.dtype)
+    arm, first = corners - middle, each[1] - middle
+    angle = jnp.arctan2(dot(arm, cross(each[0], first)), dot(arm, first))
+    order = jnp.argsort(jnp.where(within, angle, jnp.inf), axis=1)
+    place = jnp.minimum(jnp.arange(len(vertices))[None], jnp.maximum(number, 1) - 1)
+    order = jax.lax.stop_gradient(jnp.take_along_axis(order, place, axis=1))
+    return Vec3.of(vertices[order])
+
+
+def _at(tree, index: tuple):
+    return jax.tree.map(lambda leaf: leaf[index], tree)

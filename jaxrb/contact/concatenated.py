@@ -16,7 +16,7 @@ from ..bodies import RigidBody
 from ..shapes import Sphere
 from ..shapes.base import AbstractShape
 from .base import AbstractContacts, AbstractContactSet, Chosen
-from .body_pairs import BodyContacts, Kinds
+from .body_pairs import BodyContacts, Kinds, n_points
 from .moving import Moving
 from .narrow_phase import prepare
 from .obstacles import with_obstacles
@@ -151,8 +151,8 @@ def _between(
     """Balls, if each of them can touch every other, and one set for each other kind of contact."""
     solids = [body.centered_shape() for body in bodies]
     sets: list[AbstractContactSet] = []
-    # One that is pinned turns when it is hit, and is not among these. Their square holds each contact
-    # twice, which contacts that share a load must not be.
+    # One that is pinned turns when it is hit, and is not among these. Their square holds each
+    # contact twice, which contacts that share a load must not be.
     balls = {
         body: solid
         for body, solid in enumerate(solids)
@@ -168,9 +168,10 @@ def _between(
     for pair in left.values():
         for a in solids[pair[0]].pieces():
             for b in solids[pair[1]].pieces():
-                kinds.add(prepare(a, b), pair)
+                kinds.add(prepare(a, b, standing=standing), pair)
     for colliders, own in kinds.stacked():
-        sets.append(BodyContacts(colliders, tuple(own), n_obstacles))
+        each = tuple(pair for pair in own for _ in range(n_points(colliders)))
+        sets.append(BodyContacts(colliders, each, n_obstacles))
     return sets
 
 

@@ -27,15 +27,23 @@ from .colliders import (
     SphereCollider,
     collider,
     kind,
+    with_outlines,
 )
 from .ellipsoids import between_smooth, smooth_and_polytope
+from .patches import Patch, contact_patch
 from .separating_axis import between_polytopes
 
 
 def prepare(
-    first: AbstractSolid, second: AbstractSolid, place: str = "World.pairs"
+    first: AbstractSolid,
+    second: AbstractSolid,
+    place: str = "World.pairs",
+    *,
+    standing: bool = False,
 ) -> tuple[AbstractCollider, AbstractCollider]:
     """The colliders in which two solids, none of them a union, are compared.
+
+    With `standing` those of two polytopes have the outlines of their faces, for `patch`.
 
     Raises:
         ValueError: naming the place, if the closest points of such a pair are not known.
@@ -49,9 +57,19 @@ def prepare(
         names = " and a ".join(map(kind, (first, second)))
         raise ValueError(
             f"{place}: the closest points of a {names} are not known. Spheres can touch "
-            "every solid; ellipsoids, boxes, polyhedra, capsules, and these rounded, each other."
+            "every solid; ellipsoids, boxes, polyhedra, capsules, and these rounded, each other; "
+            "cylinders and cones collide with spheres, and collide with planes and rest on them."
         )
+    if standing and isinstance(a, PolytopeCollider) and isinstance(b, PolytopeCollider):
+        return with_outlines(a, first), with_outlines(b, second)
     return a, b
+
+
+def patch(first: AbstractCollider, second: AbstractCollider, shift: Vec3, turn: Quat) -> Patch:
+    """The contact points of two solids with outlines, the second turned and then shifted."""
+    assert isinstance(first, PolytopeCollider)
+    assert isinstance(second, PolytopeCollider)
+    return contact_patch(first, second.moved(shift, turn))
 
 
 def separation(

@@ -35,7 +35,7 @@ from ..shapes import (
 )
 from ..shapes.base import AbstractShape
 from .base import AbstractContactSet
-from .body_pairs import Kinds, closest, height, reach
+from .body_pairs import Kinds, closest, height, n_points, of_each_contact, reach
 from .clearance import Clearance, Separation, View
 from .colliders import (
     AbstractCollider,
@@ -53,9 +53,10 @@ from .points import ContactPoints, Incidence, Points
 
 
 class ObstacleContacts(AbstractContactSet):
-    """Contacts of solids of one kind with obstacles of one kind."""
+    """Contacts of solids of one kind with obstacles of one kind, with as many points for each
+    pair, one after the other."""
 
-    colliders: tuple[AbstractCollider, AbstractCollider]  # stacked
+    colliders: tuple[AbstractCollider, AbstractCollider]  # stacked, one for each pair
     # Of each contact the body, in the order of the phase, and the obstacle's number in the world.
     pairs: tuple[tuple[int, int], ...] = eqx.field(static=True)
     motions: Motions | None  # None where the obstacles stay
@@ -115,7 +116,7 @@ class ObstacleContacts(AbstractContactSet):
             balls=self._separation(normal, pose).balls,
             balls_rate=dot(normal, velocity),
             pull=self._pull(normal, pull),
-            swing=turning * reach(self.colliders[0]).swing,
+            swing=turning * reach(self._each[0]).swing,
         )
 
     def _views(self, clearance, found, phase):
@@ -132,6 +133,11 @@ class ObstacleContacts(AbstractContactSet):
             for n in (normal, found.normal)
         ]
 
+    @property
+    def _each(self) -> tuple[AbstractCollider, AbstractCollider]:
+        """The colliders of each contact."""
+        return of_each_contact(self.colliders)
+
     def _bodies(self) -> Incidence:
         return Incidence(tuple(body for body, _ in self.pairs))
 
@@ -140,7 +146,7 @@ class ObstacleContacts(AbstractContactSet):
 
     def _separation(self, normal: Vec3, pose: tuple[Vec3, Quat]) -> Separation:
         """That of the bodies along given normals."""
-        (x, q), (body, obstacle) = pose, self.colliders
+        (x, q), (body, obstacle) = pose, self._each
         if self._cavity:
             nothing = jnp.full_like(x.x, -jnp.inf)
             return Separation(nothing, nothing)
@@ -207,7 +213,7 @@ def with_obstacles(
             movers += [] if mover is None else [mover]
         else:
             for body, solid in enumerate(solids):
-                for colliders in _colliders(solid, piece, place):
+                for colliders in _colliders(solid, piece, place, standing):
                     kinds.add(colliders, ((body, number), mover), mover is None)
     sets: list[AbstractContactSet] = []
     if planes[False]:
@@ -216,7 +222,8 @@ def with_obstacles(
         found = HalfSpaceContacts.of(bodies, planes[True], standing=standing)
         sets.append(MovingHalfSpaceContacts(found, Motions.of(movers, args)))
     for colliders, contacts in kinds.stacked():
-        own, moved_by = zip(*contacts, strict=True)
+        each = (contact for contact in contacts for _ in range(n_points(colliders)))
+        own, moved_by = zip(*each, strict=True)
         motions = None if moved_by[0] is None else Motions.of(moved_by, args)
         sets.append(ObstacleContacts(colliders, own, motions))
     return sets
@@ -262,7 +269,7 @@ def _parts(obstacle: AbstractShape) -> Iterator[AbstractShape]:
 
 
 def _colliders(
-    body: AbstractSolid, obstacle: AbstractShape, place: str
+    body: AbstractSolid, obstacle: AbstractShape, place: str, standing: bool
 ) -> list[tuple[AbstractCollider, AbstractCollider]]:
     """The colliders of all contacts of a body with a piece of an obstacle that is no half-space.
 
@@ -271,7 +278,7 @@ def _colliders(
     """
     if not isinstance(obstacle, Complement):
         assert isinstance(obstacle, AbstractSolid)
-        return [prepare(part, obstacle, place) for part in body.pieces()]
+        return [prepare(part, obstacle, place, standing=standing) for part in body.pieces()]
     hole, parts = obstacle.shape, body.pieces()
     if _convex(hole):
         try:

@@ -21,32 +21,59 @@ from .colliders import PolytopeCollider, Separation
 
 Tree = TypeVar("Tree")
 
+# The sine of the angle between edges below which their common normal loses digits.
+_NEARLY = 0.1
+
+
+class Axes(NamedTuple):
+    """The directions along which two polytopes may be furthest apart.
+
+    Those of the faces of the first, of the second, of all pairs of edges, and one more.
+    """
+
+    normal: Vec3  # (n_axes,), unit, into the first
+    separation: Float[Array, " n_axes"]  # along it [m]
+    over_a: Float[Array, "n_faces_a n_vertices_b"]  # heights of corners over faces [m]
+    over_b: Float[Array, "n_faces_b n_vertices_a"]
+    edges: Edges
+
+    @staticmethod
+    def of(a: PolytopeCollider, b: PolytopeCollider) -> Axes:
+        """Of two polytopes in one frame."""
+        over_a, over_b = _heights(a, b.vertices), _heights(b, a.vertices)
+        edges = _edges(a, b)
+        candidates = [
+            (-a.normal, jnp.min(over_a, axis=1)),
+            (b.normal, jnp.min(over_b, axis=1)),
+            (edges.normal, edges.separation),
+        ]
+        across = edges.closest()
+        extent = jnp.min(dot(across, a.vertices)) - jnp.max(dot(across, b.vertices))
+        candidates.append((_with_axis(across), extent[None]))
+        values = jnp.concatenate([jax.lax.stop_gradient(value) for _, value in candidates])
+        return Axes(_join([n for n, _ in candidates]), values, over_a, over_b, edges)
+
 
 def between_polytopes(a: PolytopeCollider, b: PolytopeCollider) -> Separation:
     """The separation of two polytopes in one frame.
 
     Where the closest points are many, the middle of the corners of the set of them is taken.
     """
-    over_a, over_b = _heights(a, b.vertices), _heights(b, a.vertices)
-    edges = _edges(a, b)
-    candidates = [
-        (-a.normal, jnp.min(over_a, axis=1)),
-        (b.normal, jnp.min(over_b, axis=1)),
-        (edges.normal, edges.separation),
-    ]
-    across = edges.closest()
-    extent = jnp.min(dot(across, a.vertices)) - jnp.max(dot(across, b.vertices))
-    candidates.append((_with_axis(across), extent[None]))
-    values = jnp.concatenate([jax.lax.stop_gradient(value) for _, value in candidates])
-    best = jnp.argmax(values)
-    normal = pick(_join([n for n, _ in candidates]), best)
+    return along_best(a, b, Axes.of(a, b))
+
+
+def along_best(a: PolytopeCollider, b: PolytopeCollider, axes: Axes) -> Separation:
+    """The separation of two polytopes whose axes are known."""
+    over_a, over_b, edges = axes.over_a, axes.over_b, axes.edges
+    best = jnp.argmax(axes.separation)
+    normal = pick(axes.normal, best)
 
     top, bottom = dot(normal, a.vertices), dot(normal, b.vertices)
     lowest = pick(a.vertices, jnp.argmin(top))
     highest = pick(b.vertices, jnp.argmax(bottom))
     depth = dot(normal, lowest - highest)
 
-    level, size = jax.lax.stop_gradient((depth, _size(a, b)))
+    level, size = jax.lax.stop_gradient((depth, size_of(a, b)))
     near = 32 * jnp.finfo(depth.dtype).eps * size
     # Corners that, moved along the normal, belong to the other.
     inner_a = over_a + level * dot(a.normal, normal)[:, None]
@@ -62,7 +89,7 @@ def between_polytopes(a: PolytopeCollider, b: PolytopeCollider) -> Separation:
     return Separation(depth - a.radius - b.radius, normal, point + normal * b.radius)
 
 
-class _Edges(NamedTuple):
+class Edges(NamedTuple):
     """All pairs of an edge of one and an edge of the other, (n_pairs,)."""
 
     normal: Vec3  # common, unit, into the first
@@ -81,7 +108,7 @@ class _Edges(NamedTuple):
         return Vec3(apart.x / length, apart.y / length, jnp.where(same, 1.0, apart.z / length))
 
 
-def _edges(a: PolytopeCollider, b: PolytopeCollider) -> _Edges:
+def _edges(a: PolytopeCollider, b: PolytopeCollider) -> Edges:
     """Broadcasts the edges of `a` along columns, those of `b` along rows."""
     columns, rows = (lambda v: _indexed(v, (slice(None), None))), (lambda v: _indexed(v, (None,)))
     p, d = columns(a.start), columns(a.along)
@@ -103,11 +130,17 @@ def _edges(a: PolytopeCollider, b: PolytopeCollider) -> _Edges:
     if not (a.has_faces or b.has_faces):
         bounds = jnp.zeros_like(bounds)  # segments without thickness do not penetrate
     normal = normal / jnp.where(length > 0, length, 1.0)
-    separation = jnp.where(bounds, dot(normal, p - q), -jnp.inf)
+    # The common normal of edges that are nearly parallel has few digits or none: what round-off
+    # may have added to their separation must not make it the greatest.
+    parallel, apart = _NEARLY * norm(d) * norm(e), jax.lax.stop_gradient(norm(p - q))
+    part = parallel / jnp.where(length > 0, length, 1.0)
+    doubt = 8 / _NEARLY * jnp.finfo(length.dtype).eps * apart * part
+    separation = dot(normal, p - q) - jnp.where(part > 1, jax.lax.stop_gradient(doubt), 0.0)
+    separation = jnp.where(bounds, separation, -jnp.inf)
     on_a, on_b = _closest_points(p, d, q, e)
     apart = on_a - on_b
     distance = jax.lax.stop_gradient(norm(apart))
-    edges = _Edges(normal, separation, on_a, on_b, distance)
+    edges = Edges(normal, separation, on_a, on_b, distance)
     return jax.tree.map(lambda leaf: leaf.reshape(-1), edges)
 
 
@@ -124,9 +157,16 @@ def _closest_points(p: Vec3, d: Vec3, q: Vec3, e: Vec3) -> tuple[Vec3, Vec3]:
     low = jnp.clip(jnp.minimum(begin, end), 0.0, 1.0)
     high = jnp.clip(jnp.maximum(begin, end), 0.0, 1.0)
     determinant = a * c - b * b
-    parallel = determinant <= 64 * jnp.finfo(a.dtype).eps * a * c
+    # Of nearly parallel ones it has no digits, but the square of their product has.
+    nearly = determinant <= _NEARLY**4 * a * c
+    across = cross(d, e)
+    square = dot(across, across)
+    parallel = square <= (64 * jnp.finfo(a.dtype).eps) ** 2 * a * c
+    crossing = -dot(across, cross(apart, e)) / jnp.where(parallel, 1.0, square)
     s = jnp.where(
-        parallel, (low + high) / 2, (b * g - c * f) / jnp.where(parallel, 1.0, determinant)
+        nearly,
+        jnp.where(parallel, (low + high) / 2, crossing),
+        (b * g - c * f) / jnp.where(nearly, 1.0, determinant),
     )
     s = jnp.clip(s, 0.0, 1.0)
     t = safe_divide(b * s + g, c)
@@ -153,16 +193,19 @@ def _along(vector: Vec3, direction: Vec3) -> Vec3:
     return vector * jnp.where(dot(vector, direction) < 0, -1.0, 1.0)
 
 
-def _size(a: PolytopeCollider, b: PolytopeCollider) -> Float[Array, ""]:
+def size_of(a: PolytopeCollider, b: PolytopeCollider) -> Float[Array, ""]:
+    """How far the corners of two polytopes are from the origin of their frame, together [m]."""
     return jnp.max(norm(a.vertices)) + jnp.max(norm(b.vertices))
 
 
 def pick(many: Tree, index: Int[Array, ""]) -> Tree:
-    """One of many, chosen by comparison: a gather would leave fused kernels."""
+    """One of many, along the first axis, chosen by comparison: a gather would leave fused
+    kernels."""
 
     def only(leaf):
         chosen = jnp.arange(leaf.shape[0], dtype=index.dtype) == index
-        return jnp.sum(jnp.where(chosen, leaf, 0.0))
+        chosen = chosen.reshape(-1, *(1,) * (leaf.ndim - 1))
+        return jnp.sum(jnp.where(chosen, leaf, 0.0), axis=0)
 
     return jax.tree.map(only, many)
 

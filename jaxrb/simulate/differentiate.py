@@ -48,10 +48,11 @@ class CheckpointLayout(NamedTuple):
     flights: int  # in an arc
 
     @staticmethod
-    def of(n_steps: int, max_impacts: int) -> CheckpointLayout:
-        """For a trajectory of at most so many steps and impacts."""
+    def of(n_steps: int, max_impacts: int, *, remembers: bool = False) -> CheckpointLayout:
+        """For a trajectory of at most so many steps and impacts; where each flight is remembered,
+        it is an arc."""
         # Long arcs idle after an impact, short ones look for one too often.
-        flights = max(1, math.ceil(math.sqrt(n_steps / max_impacts)))
+        flights = 1 if remembers else max(1, math.ceil(math.sqrt(n_steps / max_impacts)))
         # An arc ends when it is full or with an impact: so many suffice.
         n_arcs = math.ceil(n_steps / flights) + max_impacts
         arcs = math.ceil(math.sqrt(n_arcs))
@@ -105,7 +106,8 @@ def _(program, primals, tangents):
     dscene, dcourse, _ = tangents
     found = _detect(program, *jax.lax.stop_gradient((scene, course, status)))
     prepared = jax.lax.stop_gradient(scene.events.linearize(found.log.resolution))
-    log = dataclasses.replace(found.log, resolution=prepared)
+    mode = jax.lax.stop_gradient(found.log.mode)
+    log = dataclasses.replace(found.log, resolution=prepared, mode=mode)
     found = dataclasses.replace(found, log=log)
     replayed, dreplayed = sparse_jvp(
         partial(_replay, program, found), (scene, course), (dscene, dcourse)
@@ -238,8 +240,11 @@ def _fly_block(
     def arc(course: Course, entry):
         flights, duration, logged = entry
         ended = logged.within_step | (flights == limit)
-        order = jnp.arange(limit - 1, dtype=jnp.int32)
-        course, steps = jax.lax.scan(fly_step, course, order < flights - ended.astype(jnp.int32))
+        steps = None
+        if limit > 1:
+            order = jnp.arange(limit - 1, dtype=jnp.int32)
+            whole = order < flights - ended.astype(jnp.int32)
+            course, steps = jax.lax.scan(fly_step, course, whole)
         course, (last, struck) = fly_last(course, ended, duration, logged)
         return course, (steps, last, struck)
 
@@ -251,7 +256,7 @@ def _fly_block(
         steps, last, struck = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
         return course, (_at(course, steps), _at(course, last), struck)
 
-    entries = (log.flights, log.duration, _Logged(log.event, log.resolution))
+    entries = (log.flights, log.duration, _Logged(log.event, log.resolution, log.mode))
     end, flown = if_any(jnp.any(log.flights > 0), arcs, nothing, start, entries)
     outputs = Outputs(None, None)
     if wanted.anything:
@@ -274,6 +279,7 @@ class _Logged(NamedTuple):
 
     number: Int[Array, ""]
     resolution: Resolution
+    mode: Mode  # at the end, where that is remembered
 
     @property
     def happens(self) -> Bool[Array, ""]:
@@ -309,7 +315,7 @@ def _fly_to_event(
     The duration of a flight that ends with an event is the root that was located of the event's
     function, such as a gap: its value is the planned one, its derivative that of the root.
     """
-    end = _fly(scheme, planned, scene, course)
+    end = _fly(scheme, logged.mode, planned, scene, course)
     return _reset(logged, end, planned, scene, course)
 
 
@@ -326,9 +332,10 @@ def _(scheme, primals, tangents):
 
     # The end of the flight is linearised once along what is given, and once along its duration.
     one = opaque_one(course.step, duration.dtype)
-    end, dend = sparse_jvp(partial(_fly, scheme, duration), (scene, course), (dscene, dcourse))
+    fly = partial(_fly, scheme, logged.mode)
+    end, dend = sparse_jvp(partial(fly, duration), (scene, course), (dscene, dcourse))
     dend = compute_once(dend, one)
-    along_duration = lambda d: _fly(scheme, d, scene, course)  # noqa: E731
+    along_duration = lambda d: fly(d, scene, course)  # noqa: E731
     _, motion = jax.jvp(along_duration, (duration,), (jnp.ones_like(duration),))
 
     def root(end, duration, scene, course):
@@ -362,11 +369,11 @@ class _Arrival(NamedTuple):
 
 
 def _fly(
-    scheme: AbstractFlow, duration: Float[Array, ""], scene: Scene, course: Course
+    scheme: AbstractFlow, known: Mode, duration: Float[Array, ""], scene: Scene, course: Course
 ) -> _Arrival:
     events = scene.events
     t = course.time(scene.grid)
-    end = events.flow(scheme, t, duration, course.phase, course.mode)
+    end = events.flow(scheme, t, duration, course.phase, course.mode, known)
     return _Arrival(end.phase, events.contacts(t + duration, end.phase), end.work, end.mode)
 
 
@@ -381,7 +388,9 @@ def _reset(
     """The world after the event that a flight may end with."""
     t = course.time(scene.grid) + duration
     event = _event(logged, end.contacts)
-    after = scene.events.reset(t, end.phase, end.contacts, event, logged.resolution, end.mode)
+    after = scene.events.reset(
+        t, end.phase, end.contacts, event, logged.resolution, end.mode, logged.mode
+    )
     return _End(end.phase, after.phase, after.mode, duration, end.work)
 
 

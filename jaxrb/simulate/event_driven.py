@@ -191,7 +191,7 @@ class EventDriven(AbstractMethod):
         return "dt=None" if self.dt is None else 'detect="proved"'
 
     def window(self, world, capacity):
-        return self._blocks(len(world.bodies), capacity).steps
+        return self._blocks(len(world.bodies), capacity, self._remembers(world)).steps
 
     def run(self, system, phase, code, grid, times, wanted, progress=False):
         n_bodies = phase.position.x.shape[0]
@@ -204,17 +204,23 @@ class EventDriven(AbstractMethod):
             continuous=self.dt is None,
         )
         events = self._events(system, grid.dt)
-        layout = self._blocks(n_bodies, grid.capacity)
+        layout = self._blocks(n_bodies, grid.capacity, events.remembers)
         return fly(plan, layout, events, phase, code, grid, times, wanted)
 
-    def _blocks(self, n_bodies: int, capacity: int) -> CheckpointLayout:
+    def _remembers(self, world: World) -> bool:
+        """Whether the events of a world remember (see `AbstractEvents`)."""
+        flat = all(flat_at_rest(obstacle) for obstacle in world.obstacles)
+        simple = flat and not (world.frictional or world.pairs or world.joints)
+        return self.on_zeno == "rest" and not simple
+
+    def _blocks(self, n_bodies: int, capacity: int, remembers: bool) -> CheckpointLayout:
         max_impacts = self.max_impacts
         if max_impacts is None and self.dt is None:
             max_impacts = 32 * n_bodies
         elif max_impacts is None:
             more = 256 * n_bodies if self.on_zeno == "rest" else self._most_in_a_step(n_bodies)
             max_impacts = capacity * n_bodies // 64 + more
-        return CheckpointLayout.of(capacity, max_impacts)
+        return CheckpointLayout.of(capacity, max_impacts, remembers=remembers)
 
     def _most_in_a_step(self, n_bodies: int) -> int:
         if self.max_impacts_per_step is not None:

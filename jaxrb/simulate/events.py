@@ -125,10 +125,14 @@ class AbstractEvents(eqx.Module):
         deferred: whether the impulse of an event takes a search of its own. The loop then
             collects events of a batch, lets `resolve` find their impulses together, and only
             then resets; otherwise it resets at once, with the resolution None.
+        remembers: whether flights and events find what is costly to find again, and keep it in the
+            mode. The log then holds the mode at the end of each flight, from which the derivative
+            takes what was found.
         system: the world.
     """
 
     deferred: ClassVar[bool] = False
+    remembers: ClassVar[bool] = False
     system: eqx.AbstractVar[System]
 
     @abc.abstractmethod
@@ -142,8 +146,12 @@ class AbstractEvents(eqx.Module):
         duration: Float[Array, ""],
         phase: Phase,
         mode: Mode,
+        known: Mode | None = None,
     ) -> Flown:
-        """A flight in a mode, from a time [s] and for a duration [s]."""
+        """A flight in a mode, from a time [s] and for a duration [s].
+
+        Where it is flown again, the mode at its end is known.
+        """
         return Flown(*free_flow(scheme, t, duration, phase, self.system), mode)
 
     def contacts(self, t: Float[Array, ""], phase: Phase) -> AbstractContacts | None:
@@ -205,6 +213,7 @@ class AbstractEvents(eqx.Module):
         event: Event,
         resolution: Resolution,
         mode: Mode,
+        known: Mode | None = None,
     ) -> Reset:
         """The world after an event at the end of a flight, or unchanged without one.
 
@@ -217,6 +226,7 @@ class AbstractEvents(eqx.Module):
             event: with the kind LANDING where it may turn out to be one.
             resolution: what `resolve` has found.
             mode: before the event.
+            known: the mode after it, where it happens again.
         """
 
     def zeno_time(
@@ -248,7 +258,7 @@ class NoContacts(AbstractEvents):
     def root(self, t, end, contacts, event, mode):
         return jnp.ones_like(end.position.x[0])
 
-    def reset(self, t, end, contacts, event, resolution, mode):
+    def reset(self, t, end, contacts, event, resolution, mode, known=None):
         return Reset(end, mode, event)
 
 

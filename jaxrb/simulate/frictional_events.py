@@ -31,7 +31,7 @@ class DirectImpacts(AbstractImpacts):
         _, _, ended = self._impulse(phase, contacts, event.contact)
         return (), ended
 
-    def reset(self, t, end, contacts, event, resolution, mode):
+    def reset(self, t, end, contacts, event, resolution, mode, known=None):
         contact, impulse, _ = self._impulse(end, contacts, event.contact)
         return Reset(contact.apply(impulse, end, self.system.inertial), mode, event)
 
@@ -90,7 +90,7 @@ class FrictionalImpacts(AbstractImpacts):
         slope = jnp.moveaxis(sensitivity(self.hypothesis)(rows.T), -1, 0)
         return resolutions._replace(slope=slope.reshape(*problem.shape[:-1], *slope.shape[1:]))
 
-    def reset(self, t, end, contacts, event, resolution, mode):
+    def reset(self, t, end, contacts, event, resolution, mode, known=None):
         if resolution is None:
             raise ValueError("A frictional impact is reset when its impulse is known.")
         contact, problem = self._problem(end, contacts, event.contact)

@@ -45,7 +45,7 @@ class AbstractImpacts(AbstractEvents):
 class Impacts(AbstractImpacts):
     """Impacts whose impulse is known in closed form."""
 
-    def reset(self, t, end, contacts, event, resolution, mode):
+    def reset(self, t, end, contacts, event, resolution, mode, known=None):
         motion = contacts.kinematics(end, self.system.inertial)
         law = self.system.contact_law
         impulse = push_along_normal(law, motion.normal_velocity, motion.inverse_mass)

@@ -13,10 +13,11 @@ from ..bodies import Phase
 from ..contact import AbstractContacts
 from ..math import tree_where
 from ..math.rarely import if_any
+from ..stepping.cone_solver import search
 from ..stepping.contact_rows import ContactRows, pushed, velocities
 from ..stepping.held_step import Impulses, held_step
-from ..stepping.scene import Scene
-from ..stepping.solve_cone import solve_cone
+from ..stepping.scene import Impulse, Scene
+from ..stepping.solve_cone import answer
 from .events import AbstractEvents, Event, Flown, Kind, NoContacts, Reset, free_flow
 from .impact_events import AbstractImpacts, impact_guards
 from .system import System
@@ -32,17 +33,19 @@ class Touching(eqx.Module):
     Attributes:
         held: the contacts that took part in the last flight, of shape (n_contacts,).
         impulses: of that flight, from which those of the next are sought.
+        struck: of the impact after it in which several contacts or joints took part.
     """
 
     held: Bool[Array, " n_contacts"]
     impulses: Impulses
+    struck: Impulse
 
     @staticmethod
     def start(scene: Scene, t, phase: Phase) -> Touching:
         """Nothing is held yet."""
         rows = scene.rows(t, phase)
         nothing = scene.nothing(rows)
-        return Touching(jnp.zeros(rows.gap.shape, bool), Impulses(nothing, nothing))
+        return Touching(jnp.zeros(rows.gap.shape, bool), Impulses(nothing, nothing), nothing)
 
 
 def scene_of(system: System) -> Scene:
@@ -64,12 +67,13 @@ def held_flight(scene: Scene, scheme, closed: Float[Array, ""]):
         closed: the largest gap of a closed contact [m].
     """
 
-    def fly(t, duration, phase, held, impulses):
-        step = held_step(scheme, t, duration, phase, held, impulses, scene, closed)
+    def fly(t, duration, phase, mode: Touching, known: Touching | None):
+        held, found = mode.held, None if known is None else known.impulses
+        step = held_step(scheme, t, duration, phase, held, mode.impulses, scene, closed, found)
         missed = missed_part(step.residual)
         if scene.joints is None:
             missed = jnp.where(jnp.any(held), missed, 0.0)
-        mode = Touching(held, jax.lax.stop_gradient(step.impulses))
+        mode = Touching(held, jax.lax.stop_gradient(step.impulses), mode.struck)
         return Flown(step.phase, jnp.maximum(step.error, missed), step.work, mode, missed <= 1)
 
     return fly
@@ -78,12 +82,14 @@ def held_flight(scene: Scene, scheme, closed: Float[Array, ""]):
 class Jointed(NoContacts):
     """The events of a world whose bodies are joined and can touch nothing: none."""
 
+    remembers = True
+
     def initial_mode(self, t, phase):
         return Touching.start(scene_of(self.system), t, phase)
 
-    def flow(self, scheme, t, duration, phase, mode: Touching):
+    def flow(self, scheme, t, duration, phase, mode: Touching, known=None):
         fly = held_flight(scene_of(self.system), scheme, jnp.zeros_like(duration))
-        return fly(t, duration, phase, mode.held, mode.impulses)
+        return fly(t, duration, phase, mode, known)
 
 
 class LastingContacts(AbstractEvents):
@@ -109,6 +115,8 @@ class LastingContacts(AbstractEvents):
     dt: Float[Array, ""]
     together: bool = eqx.field(static=True)
 
+    remembers = True
+
     @property
     def deferred(self):
         return self.impacts.deferred and self.system.joints is None
@@ -116,22 +124,22 @@ class LastingContacts(AbstractEvents):
     def initial_mode(self, t, phase):
         return Touching.start(self._scene, t, phase)
 
-    def flow(self, scheme, t, duration, phase, mode: Touching):
+    def flow(self, scheme, t, duration, phase, mode: Touching, known=None):
         contacts = self.contacts(t, phase)
         rows = ContactRows.of(contacts.points(), phase)
         slow = jnp.abs(self._speed(rows, phase)) <= self._slow(t, phase)
-        held = self._closed(t, contacts, phase) & slow
+        held = self._closed(t, contacts, phase) & slow if known is None else known.held
         fly = held_flight(self._scene, scheme, self._height(t, phase))
-        arguments = (t, duration, phase, held, mode.impulses)
+        arguments = (t, duration, phase, dataclasses.replace(mode, held=held), known)
         if self.system.joints is not None:
             return fly(*arguments)
         return if_any(jnp.any(held), fly, self._free_flight(scheme), *arguments)
 
     def _free_flight(self, scheme):
-        def fly(t, duration, phase, held, impulses):
+        def fly(t, duration, phase, mode: Touching, known):
             step = free_flow(scheme, t, duration, phase, self.system)
-            mode = Touching(held, jax.tree.map(jnp.zeros_like, impulses))
-            return Flown(*step, mode, jnp.ones((), bool))
+            nothing = jax.tree.map(jnp.zeros_like, mode.impulses)
+            return Flown(*step, dataclasses.replace(mode, impulses=nothing), jnp.ones((), bool))
 
         return fly
 
@@ -159,7 +167,7 @@ class LastingContacts(AbstractEvents):
     def linearize(self, resolutions):
         return self.impacts.linearize(resolutions)
 
-    def reset(self, t, end, contacts, event, resolution, mode: Touching):
+    def reset(self, t, end, contacts, event, resolution, mode: Touching, known=None):
         struck = event.contact.reshape(-1)
         rows = ContactRows.of(contacts.points(), end)
         lands = jnp.any(struck & (self._speed(rows, end) >= -self._slow(t, end)))
@@ -168,20 +176,25 @@ class LastingContacts(AbstractEvents):
         closed = self._closed(t, contacts, end)
         if self.system.joints is not None:
             active = struck | closed if self.together else struck
-            after, found = self._in_one_problem(t, end, rows, active & jnp.any(struck))
+            after, mode, found = self._in_one_problem(
+                t, end, rows, active & jnp.any(struck), mode, known
+            )
             return Reset(tree_where(jnp.any(struck), after, end), mode, event, found)
         alone = self.impacts.reset(t, end, contacts, event, resolution, None)
         if not self.together:
             return Reset(alone.phase, mode, event, alone.found)
         several = jnp.any(struck) & jnp.any(closed & ~struck)
-        after, found = self._in_one_problem(t, end, rows, (struck | closed) & several)
+        after, mode, found = self._in_one_problem(
+            t, end, rows, (struck | closed) & several, mode, known
+        )
         phase = tree_where(several, after, alone.phase)
         return Reset(phase, mode, event, jnp.where(several, found, alone.found))
 
     def _in_one_problem(
-        self, t, end: Phase, rows: ContactRows, active
-    ) -> tuple[Phase, Bool[Array, ""]]:
-        """The phase after an impact in which several contacts and all joints take part."""
+        self, t, end: Phase, rows: ContactRows, active, mode: Touching, known: Touching | None
+    ) -> tuple[Phase, Touching, Bool[Array, ""]]:
+        """The phase and the mode after an impact in which several contacts and all joints take
+        part, and whether its impulses were found."""
         scene, inertial = self._scene, self.system.inertial
         speed = self._speed(rows, end)
         law = self.system.contact_law
@@ -191,9 +204,14 @@ class LastingContacts(AbstractEvents):
         nothing = scene.nothing(rows)
         bias = nothing._replace(contact=(-rows.drift).at[0].add(returned))
         problem = scene.problem(rows, end, bias, active)
-        solution = solve_cone(problem, *nothing)
-        momentum = problem.momentum(solution.impulse, solution.reaction)
-        return pushed(end, momentum, inertial), missed_part(solution.residual) <= 1
+        if known is None:
+            solution = search(*jax.lax.stop_gradient((problem, *nothing)))
+            impulse = Impulse(solution.impulse, solution.reaction)
+            found = missed_part(solution.residual) <= 1
+        else:
+            impulse, found = known.struck, jnp.ones((), bool)
+        after = pushed(end, problem.momentum(*answer(problem, impulse)), inertial)
+        return after, dataclasses.replace(mode, struck=impulse), found
 
     @property
     def _scene(self) -> Scene:

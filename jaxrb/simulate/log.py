@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from .course import Course
-from .events import AbstractEvents, Event, Kind, Resolution
+from .events import AbstractEvents, Event, Kind, Mode, Resolution
 from .trial import Case
 
 # What the log has in place of the number of an event.
@@ -31,14 +31,18 @@ class Log(eqx.Module):
     duration: Float[Array, " n_arcs"]  # of the flight that ended before its step [s]
     event: Int[Array, " n_arcs"]  # `Event.number`; `WHOLE` or `PART` without one
     resolution: Resolution  # of the event, where it is searched for; leading axis n_arcs
+    mode: Mode  # at the end of each arc, where that is remembered; leading axis n_arcs
 
     @staticmethod
     def empty(n_arcs: int, limit: int, events: AbstractEvents, course: Course) -> Log:
         """A log in which nothing is written; its durations have the dtype of the course."""
         none, zero = jnp.zeros(n_arcs, jnp.int32), jnp.zeros(n_arcs, course.remaining.dtype)
         like = jax.eval_shape(lambda course: resolve_nothing(events, course), course)[0]
-        resolution = jax.tree.map(lambda leaf: jnp.zeros((n_arcs, *leaf.shape), leaf.dtype), like)
-        return Log(limit, none[0], none, zero, none + WHOLE, resolution)
+        mode = course.mode if events.remembers else None
+        resolution, mode = jax.tree.map(
+            lambda leaf: jnp.zeros((n_arcs, *leaf.shape), leaf.dtype), (like, mode)
+        )
+        return Log(limit, none[0], none, zero, none + WHOLE, resolution, mode)
 
     def full(self) -> Bool[Array, ""]:
         return self.arc >= self.flights.shape[0]
@@ -53,7 +57,7 @@ class Log(eqx.Module):
         """The index of the contact of each event."""
         return self.event >> 2
 
-    def write(self, case: Case, duration: Float[Array, ""], event: Event) -> Log:
+    def write(self, case: Case, duration: Float[Array, ""], event: Event, mode: Mode) -> Log:
         """The log after an iteration. Each slot is written by comparison: a scatter would leave
         the loop's fused kernels."""
         here = (jnp.arange(self.flights.shape[0], dtype=jnp.int32) == self.arc) & case.accept
@@ -69,19 +73,25 @@ class Log(eqx.Module):
             jnp.where(before_step, duration, self.duration),
             jnp.where(before_step, number, self.event),
             self.resolution,
+            None if self.mode is None else _written(here, self.mode, mode),
         )
 
-    def write_resolution(self, resolution: Resolution, happens: Bool[Array, ""]) -> Log:
-        """Writes the resolution of the event that ended the last arc, if one did."""
+    def write_resolution(self, resolution: Resolution, mode: Mode, happens: Bool[Array, ""]) -> Log:
+        """Writes the resolution of the event that ended the last arc, if one did, and the mode
+        after it."""
         here = (jnp.arange(self.flights.shape[0], dtype=jnp.int32) == self.arc - 1) & happens
-
-        def written(old, new):
-            chosen = here.reshape(-1, *[1] * new.ndim)
-            return jnp.where(chosen, new[None], old)
-
         return dataclasses.replace(
-            self, resolution=jax.tree.map(written, self.resolution, resolution)
+            self,
+            resolution=_written(here, self.resolution, resolution),
+            mode=None if self.mode is None else _written(here, self.mode, mode),
         )
+
+
+def _written(here: Bool[Array, " n_arcs"], old, new):
+    def written(old, new):
+        return jnp.where(here.reshape(-1, *[1] * new.ndim), new[None], old)
+
+    return jax.tree.map(written, old, new)
 
 
 def no_event(events: AbstractEvents, course: Course) -> Event:

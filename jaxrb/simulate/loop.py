@@ -124,7 +124,7 @@ def _iteration(plan: Plan, grid: TimeGrid, events: AbstractEvents, carry: _Carry
     inspected = tree_where(anew, fresh, inspection.state)
     log = carry.log
     if log is not None:
-        log = log.write(case, trial, event)
+        log = log.write(case, trial, event, mode)
     if plan.progress:
         report(course.step, grid)
     return _Carry(course, status, search, inspected, waiting, log)
@@ -164,7 +164,7 @@ def _in_rounds(
         resolution, found = events.resolve(course.phase, contacts, event)
         after = events.reset(t, course.phase, contacts, event, resolution, course.mode)
         if log is not None:
-            log = log.write_resolution(resolution, jnp.any(event.contact))
+            log = log.write_resolution(resolution, after.mode, jnp.any(event.contact))
         going = status.code == Code.successful
         code = jnp.where(going & ~found, jnp.int32(Code.impact_not_ended), status.code)
         unheld = (code == Code.successful) & jnp.any(event.contact) & ~after.found

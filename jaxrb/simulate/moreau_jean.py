@@ -173,7 +173,7 @@ class MoreauJean(AbstractMethod):
 
     def _layout(self, capacity: int) -> CheckpointLayout:
         # There are no impacts to be logged, only parts of steps.
-        return CheckpointLayout.of(capacity, 64 + capacity // 64)
+        return CheckpointLayout.of(capacity, 64 + capacity // 64, remembers=True)
 
     @property
     def _scheme(self) -> AbstractScheme:

@@ -97,10 +97,14 @@ def collect(
     saves = impacts = None
     if wanted.times:
         # One sequence: of each arc the flights to the ends of steps, then the last.
-        flights = jax.tree.map(
-            lambda a, b: jax.lax.collapse(jnp.concatenate([a, b[:, None]], axis=1), 0, 2),
-            steps,
-            last,
+        flights = (
+            last
+            if steps is None
+            else jax.tree.map(
+                lambda a, b: jax.lax.collapse(jnp.concatenate([a, b[:, None]], axis=1), 0, 2),
+                steps,
+                last,
+            )
         )
         saves = _states_to_save(wanted, times, scheme, saved, flights, grid, events)
     if wanted.impacts:

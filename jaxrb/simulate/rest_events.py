@@ -41,7 +41,7 @@ class ImpactsAndRest(AbstractEvents):
         held = initially_held(t, phase, self.tolerance, self.system)
         return Resting(held, Accumulation.start(held, phase.position.x))
 
-    def flow(self, scheme, t, duration, phase, mode):
+    def flow(self, scheme, t, duration, phase, mode, known=None):
         step = constrained_flow(scheme, t, duration, phase, mode.held, self.system)
         return Flown(*step, mode)
 
@@ -76,7 +76,7 @@ class ImpactsAndRest(AbstractEvents):
         force, _ = where_any(jnp.any(held), reaction, t, phase, held, self.system)
         return force
 
-    def reset(self, t, end, contacts: AtHalfSpaces, event, resolution, mode: Resting):
+    def reset(self, t, end, contacts: AtHalfSpaces, event, resolution, mode: Resting, known=None):
         held, system = mode.held, self.system
         motion = contacts.kinematics(end, system.inertial)
         struck = event.contact & (event.kind != Kind.RELEASE)

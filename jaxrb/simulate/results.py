@@ -32,9 +32,8 @@ class RESULTS(Codes):
     )
     zeno = (
         "Impacts accumulate (Zeno): within one step each follows the last ever sooner. The "
-        "body comes to rest on what it hits. Without friction, on half-spaces, "
-        'EventDriven(on_zeno="rest") goes on in sustained contact, for bodies without curved '
-        "edges; elsewhere end the simulation before."
+        "body comes to rest on what it hits. With steps, "
+        'EventDriven(flow, dt, on_zeno="rest") goes on in contacts that last.'
     )
     initial_penetration = (
         "A body penetrates an obstacle at the start, or another body: check position, quaternion "
@@ -83,8 +82,9 @@ class RESULTS(Codes):
         "friction than W_zz / |(W_xz, W_yz)| (solve_impact's termination_guaranteed) always ends."
     )
     held_contacts_not_solved = (
-        "A body in contacts that last was hit, and the impulses of all of them were not found: "
-        "give it fewer contacts, or end the simulation before."
+        "The impulses of contacts that last and of joints, in a step or at an impact, were not "
+        "found to the accuracy needed: reduce dt; avoid joints that contradict each other, and "
+        "masses that differ by more than about a thousand."
     )
 
 

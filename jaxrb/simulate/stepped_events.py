@@ -68,11 +68,13 @@ class SteppedContacts(AbstractEvents):
     scheme: AbstractScheme
     tolerance: float = eqx.field(static=True)
 
+    remembers = True
+
     def initial_mode(self, t, phase):
         scene = scene_of(self.system)
         return Carried(scene.nothing(scene.rows(t, phase)), jnp.zeros((), bool))
 
-    def flow(self, scheme, t, duration, phase, mode: Carried):
+    def flow(self, scheme, t, duration, phase, mode: Carried, known=None):
         around = Surroundings(scene_of(self.system), self._restitution, self.tolerance)
         step = self.scheme.step(scheme, t, duration, phase, mode.impulse, around)
         carried = Carried(jax.lax.stop_gradient(step.impulse), step.lost)
@@ -89,7 +91,7 @@ class SteppedContacts(AbstractEvents):
     def root(self, t, end, contacts, event, mode):
         return NoContacts(self.system).root(t, end, contacts, event, mode)
 
-    def reset(self, t, end, contacts, event, resolution, mode):
+    def reset(self, t, end, contacts, event, resolution, mode, known=None):
         return NoContacts(self.system).reset(t, end, contacts, event, resolution, mode)
 
     @property

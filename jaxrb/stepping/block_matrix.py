@@ -111,7 +111,7 @@ class Elimination:
         return forward, backward, np.array(below), np.array(right)
 
     def factor(self, matrix: Float[Array, "n_blocks 6 6 ..."]) -> Float[Array, "n_blocks 6 6 ..."]:
-        """The factors L (unit diagonal) and U in place of the blocks, the diagonal ones inverted."""
+        """The factors L (unit diagonal) and U in place of the blocks, diagonal ones inverted."""
         order, divide, update, ends = self._operations
 
         def eliminate(k, a):
@@ -172,11 +172,11 @@ class Elimination:
 
 def repeat(start, end, function: Callable, carry):
     """`fori_loop`, written out where it is short."""
-    if isinstance(start, int | np.integer) and isinstance(end, int | np.integer):
-        if end - start <= _SHORT:
-            for k in range(int(start), int(end)):
-                carry = function(k, carry)
-            return carry
+    known = isinstance(start, int | np.integer) and isinstance(end, int | np.integer)
+    if known and end - start <= _SHORT:
+        for k in range(int(start), int(end)):
+            carry = function(k, carry)
+        return carry
     return jax.lax.fori_loop(start, end, function, carry)
 
 

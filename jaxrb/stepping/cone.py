@@ -11,7 +11,7 @@ and at each contact the impulse is in Coulomb's cone K = {|P_t| <= mu P_n} and o
 the exact law with de Saxce's term (Acary and Brogliato, *Numerical methods for nonsmooth dynamical
 systems*, 2008, section 3.9): it sticks, slips against the friction mu P_n, or opens. b holds
 the restitution of the normal velocity and the velocity of surfaces that move. Without joints and
-with b >= 0 there is always a solution; the impulses are not unique where many contacts share a load.
+with b >= 0 there is always a solution; impulses are not unique where many contacts share a load.
 
 Numbers are in units: velocities in that of the problem, impulses of a contact in that which its own
 inverse mass makes of it.
@@ -33,7 +33,7 @@ class ConeProblem(eqx.Module):
 
     Attributes:
         mass: of the bodies [kg].
-        inertia: body frames [kg m^2], shape (3, 3, n_bodies).
+        inertia, inverse_inertia: body frames [kg m^2], shape (3, 3, n_bodies).
         contacts: items of three rows, the normal first, then two tangents.
         friction: mu of each contact.
         bias: b [m/s], shape (3, n_contacts).
@@ -45,6 +45,7 @@ class ConeProblem(eqx.Module):
 
     mass: Float[Array, " n_bodies"]
     inertia: Float[Array, "3 3 n_bodies"]
+    inverse_inertia: Float[Array, "3 3 n_bodies"]
     contacts: Rows
     friction: Float[Array, " n_contacts"]
     bias: Float[Array, "3 n_contacts"]
@@ -66,7 +67,7 @@ class ConeProblem(eqx.Module):
 
     def over_mass(self, momentum: Float[Array, "6 n_bodies"]) -> Float[Array, "6 n_bodies"]:
         """M^-1 of momenta."""
-        turning = _times(inverse3(self.inertia), momentum[3:])
+        turning = _times(self.inverse_inertia, momentum[3:])
         return jnp.concatenate([momentum[:3] / self.mass[None], turning])
 
     def contact_velocity(self, v: Float[Array, "6 n_bodies"]) -> Float[Array, "3 n_contacts"]:
@@ -109,20 +110,16 @@ class ConeProblem(eqx.Module):
 
     def _inverse_masses(self, rows: Rows) -> Float[Array, " n_items"]:
         """The traces of the diagonal blocks of the Delassus operator, G M^-1 G^T [1/kg]."""
-        mass, inertia = 1 / self.mass, inverse3(self.inertia)
-        inverse = moved(jnp.concatenate([mass[None], inertia.reshape(9, *mass.shape)]))
-        parts = []
-        for jacobian, column in zip(rows.jacobians, rows.links.columns, strict=True):
-            mass, *inertia = take(inverse, column, 1)
-            linear, lever = jacobian[:, :3], jacobian[:, 3:]
-            parts += [linear[r, i] ** 2 * mass for r in range(len(linear)) for i in range(3)]
-            parts += [
-                lever[r, i] * inertia[3 * i + j] * lever[r, j]
-                for r in range(len(lever))
-                for i in range(3)
-                for j in range(3)
-            ]
-        return sum(parts[1:], parts[0])
+        flat = self.inverse_inertia.reshape(9, *self.mass.shape)
+        inverse = moved(jnp.concatenate([1 / self.mass[None], flat]))
+        length = jnp.sum(rows.direction**2, axis=(0, 1))
+        sides = []
+        for lever, column in zip(rows.levers, rows.links.columns, strict=True):
+            own = take(inverse, column, 1)
+            turning = own[1:].reshape(3, 3, *own.shape[1:])
+            moved_by = sum(turning[:, j][None] * lever[:, j][:, None] for j in range(3))
+            sides.append(length * own[0] + jnp.sum(lever * moved_by, axis=(0, 1)))
+        return sides[0] + sides[1]
 
     def matrix(
         self, response: Float[Array, "3 3 n_contacts"], stiffness: Float[Array, "1 1 n_rows"]

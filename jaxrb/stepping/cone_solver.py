@@ -94,35 +94,48 @@ def _velocity(problem: ConeProblem, units: Units, p, q):
     return v, u / units.speed[None], w / units.speed
 
 
-def residual_of(problem: ConeProblem, units, p, q):
+def residual_of(problem: ConeProblem, p, u, w):
     """The largest component of the natural map and of the joint rows."""
-    _, u, w = _velocity(problem, units, p, q)
     missed = jnp.abs(natural_map(p, u, problem.friction))
     missed = jnp.max(jnp.where(problem.active[None], missed, 0.0), axis=(0, 1), initial=0.0)
     return jnp.maximum(missed, jnp.max(jnp.abs(w), axis=0, initial=0.0))
 
 
-def residual_at(problem: ConeProblem, impulse, reaction) -> Float[Array, ""]:
-    """Of impulses [N s], relative to the largest velocity of the problem."""
-    return begun(problem, impulse, reaction)[-1]
+def residual_at(problem: ConeProblem, impulse, reaction) -> tuple[Float[Array, ""], Units]:
+    """Of impulses [N s], relative to the largest velocity of the problem; its units."""
+    begun = _Begun.of(problem, impulse, reaction)
+    return begun.residual, begun.units
 
 
-def begun(problem: ConeProblem, impulse, reaction):
-    """Given impulses [N s] without units, with linear pressures where faces slide; the residual."""
-    units = problem.units()
-    p, q = impulse / units.impulse[None], reaction / units.reaction
-    p = jnp.where(problem.active[None], p, 0.0)
-    residual = residual_of(problem, units, p, q)
-    even = level(problem, p, _velocity(problem, units, p, q)[1])
-    # What solves the problem is left as it is.
-    solves = residual <= Tolerances.of(p.dtype).accepted
-    p = jnp.where(of_lane(solves, p), p, even)
-    return p, q, jnp.where(solves, residual, residual_of(problem, units, even, q))
+class _Begun(NamedTuple):
+    """Where a search begins: given impulses without units, with linear pressures where faces
+    slide."""
+
+    units: Units
+    p: Float[Array, "3 n_contacts"]
+    q: Float[Array, " n_rows"]
+    residual: Float[Array, ""]
+
+    @staticmethod
+    def of(problem: ConeProblem, impulse, reaction) -> _Begun:
+        """At impulses [N s]."""
+        units = problem.units()
+        p, q = impulse / units.impulse[None], reaction / units.reaction
+        p = jnp.where(problem.active[None], p, 0.0)
+        _, u, w = _velocity(problem, units, p, q)
+        residual = residual_of(problem, p, u, w)
+        even = level(problem, p, u)
+        _, u, w = _velocity(problem, units, even, q)
+        # What solves the problem is left as it is.
+        solves = residual <= Tolerances.of(p.dtype).accepted
+        p = jnp.where(of_lane(solves, p), p, even)
+        residual = jnp.where(solves, residual, residual_of(problem, even, u, w))
+        return _Begun(units, p, q, residual)
 
 
-def _turn(state: _State, problem: ConeProblem, tolerances: Tolerances) -> _State:
+def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Tolerances) -> _State:
     """One turn of each lane, in its stage."""
-    units, active, friction = problem.units(), problem.active, problem.friction
+    active, friction = problem.active, problem.friction
     inner = state.stage == INSIDE
     eps = tolerances.proximal
     point, q = state.point, state.q
@@ -134,28 +147,7 @@ def _turn(state: _State, problem: ConeProblem, tolerances: Tolerances) -> _State
     response = _choose(inner, interior.response(), smooth.response)
     response = jnp.where(active[None, None], response, 0.0)
     stiff = jnp.ones_like(q) / eps
-    plan = problem.elimination
-    scaled = response * (units.impulse / units.speed)[None, None]
-    scaled_rows = stiff * (units.reaction / units.speed)
-    factors = plan.factor(problem.matrix(scaled, scaled_rows[None, None]))
-
-    def times(dv):
-        through = apply(scaled, problem.contacts.velocity(dv))
-        rows = scaled_rows * problem.joints.velocity(dv)[0]
-        return problem.times_mass(dv) + problem.momentum(through, rows)
-
-    def respond(constant, reaction):
-        """The step that impulses would make, of which velocities take back a part."""
-        right = problem.momentum(units.impulse[None] * constant, units.reaction * reaction)
-        dv = plan.solve(factors, right)
-        dv = dv + plan.solve(factors, right - times(dv))
-        du = problem.contacts.velocity(dv) / units.speed[None]
-        dw = problem.joints.velocity(dv)[0] / units.speed
-        return (
-            du,
-            jnp.where(active[None], constant - apply(response, du), 0.0),
-            reaction - stiff * dw,
-        )
+    respond = _Response.of(problem, units, response, stiff)
 
     # First solve: the predictor of the interior, or the semismooth step.
     products = Complementarity.of(point, friction)
@@ -199,11 +191,54 @@ def _turn(state: _State, problem: ConeProblem, tolerances: Tolerances) -> _State
     size = jnp.where(inner, jnp.minimum(_STEP_TO_BOUNDARY * room, 1.0), 1.0)
     point, q = point.moved(step, size), q + size[None] * dq
 
-    found = residual_of(problem, units, point.p, q)
-    return _next(state, Point(*point), q, found, problem, tolerances)
+    _, u, w = _velocity(problem, units, point.p, q)
+    found = residual_of(problem, point.p, u, w)
+    return _next(state, Point(*point), q, u, found, problem, tolerances)
 
 
-def _next(state: _State, point: Point, q, residual, problem, tolerances: Tolerances) -> _State:
+class _Response(NamedTuple):
+    """The matrix of a turn, and what it answers."""
+
+    problem: ConeProblem
+    units: Units
+    response: Float[Array, "3 3 n_contacts"]  # without units, as the following
+    stiff: Float[Array, " n_rows"]
+    factors: Float[Array, "n_blocks 6 6"]
+
+    @staticmethod
+    def of(problem: ConeProblem, units: Units, response, stiff) -> _Response:
+        """With D of each contact and of each joint row."""
+        own = _Response(problem, units, response, stiff, response)
+        matrix = problem.matrix(own._through, own._rows[None, None])
+        return own._replace(factors=problem.elimination.factor(matrix))
+
+    def __call__(self, constant, reaction):
+        """The step that impulses would make, of which velocities take back a part: the changes of
+        the velocities of contacts, of impulses and of reactions."""
+        problem, units, plan = self.problem, self.units, self.problem.elimination
+        right = problem.momentum(units.impulse[None] * constant, units.reaction * reaction)
+        dv = plan.solve(self.factors, right)
+        dv = dv + plan.solve(self.factors, right - self._times(dv))
+        du = problem.contacts.velocity(dv) / units.speed[None]
+        dw = problem.joints.velocity(dv)[0] / units.speed
+        dp = jnp.where(problem.active[None], constant - apply(self.response, du), 0.0)
+        return du, dp, reaction - self.stiff * dw
+
+    @property
+    def _through(self):
+        return self.response * (self.units.impulse / self.units.speed)[None, None]
+
+    @property
+    def _rows(self):
+        return self.stiff * (self.units.reaction / self.units.speed)
+
+    def _times(self, dv):
+        through = apply(self._through, self.problem.contacts.velocity(dv))
+        rows = self._rows * self.problem.joints.velocity(dv)[0]
+        return self.problem.times_mass(dv) + self.problem.momentum(through, rows)
+
+
+def _next(state: _State, point: Point, q, u, residual, problem, tolerances: Tolerances) -> _State:
     """What follows a turn: another of its kind, another kind, or the end."""
     finite = jnp.isfinite(residual)
     better = residual < state.best[2]
@@ -226,7 +261,6 @@ def _next(state: _State, point: Point, q, residual, problem, tolerances: Toleran
     stage = jnp.where(ended | exhausted, ENDED, stage).astype(jnp.int32)
 
     found = _choose(near, (point.p, q), state.inner)
-    _, u, _ = _velocity(problem, problem.units(), point.p, q)
     p = _choose(near, level(problem, point.p, u), point.p)
     p, q = _choose(again, found, (p, q))
     sizes = jnp.asarray(_STARTS, residual.dtype)
@@ -254,15 +288,12 @@ def _choose(where: Bool[Array, " lanes"], new: Any, old: Any) -> Any:
 
 
 def _task(unpack, tolerances: Tolerances) -> Task:
-    def begin(columns):
-        problem, p, q = unpack(columns)
-        return begun(problem, p, q)
-
     def needed(columns):
-        return ~(begin(columns)[-1] <= tolerances.kept)
+        _, begun = unpack(columns)
+        return ~(begun.residual <= tolerances.kept)
 
     def start(columns):
-        p, q, found = begin(columns)
+        _, (_, p, q, found) = unpack(columns)
         zero = jnp.zeros(found.shape, jnp.int32)
         point = _start_inside(Point(p, p[0], p), jnp.ones_like(found))
         best = (p, q, found)
@@ -270,15 +301,15 @@ def _task(unpack, tolerances: Tolerances) -> Task:
         return _State(point, q, zero, zero, zero, zero, found, best, (p, q), plain)
 
     def turn(state, columns):
-        problem, _, _ = unpack(columns)
-        return _turn(state, problem, tolerances)
+        problem, begun = unpack(columns)
+        return _turn(state, problem, begun.units, tolerances)
 
     def ended(state):
         return state.stage == ENDED
 
     def finish(state, columns):
-        problem, _, _ = unpack(columns)
-        units = problem.units()
+        problem, begun = unpack(columns)
+        units = begun.units
         p, q, residual = state.best
         p = jnp.where(problem.active[None], project(p, problem.friction), 0.0)
         impulse, reaction = units.impulse[None] * p, units.reaction * q
@@ -326,10 +357,12 @@ def search(problem: ConeProblem, impulse, reaction) -> ConeSolution:
     unpack = _layout(given)
 
     def solved(columns):
-        found = run_queue(_task(unpack, tolerances), columns)
         problem, p, q = unpack(columns)
-        units = problem.units()
-        p, q, residual = begun(problem, p, q)
+        begun = _Begun.of(problem, p, q)
+        prepared = (problem, begun)
+        task = _task(_layout(jax.tree.map(lambda leaf: leaf[..., 0], prepared)), tolerances)
+        found = run_queue(task, _pack(prepared))
+        units, p, q, residual = begun
         p, q = jnp.where(problem.active[None], units.impulse[None] * p, 0.0), units.reaction * q
         old = (problem.velocity(p, q), p, q, residual, jnp.zeros_like(residual))
         return _choose(residual <= tolerances.kept, _pack(old), found)

@@ -1,10 +1,10 @@
 """A step with contacts that last.
 
-Contact impulses act at both ends of the step, around the flight of free bodies (RATTLE, with the law
-of contact in place of equations). Those at the start make the *displacement* of the step obey the
-law: the gap at its end, and the slip of the points that touched at its start, per duration, in place
-of velocities. Those at the end make the *velocities* there obey it. Both are cone problems with
-matrices of one form. What rests does not creep, gaps stay closed to round-off, and joints
+Contact impulses act at both ends of the step, around the flight of free bodies (RATTLE, with the
+law of contact in place of equations). Those at the start make the *displacement* of the step obey
+the law: the gap at its end, and the slip of the points that touched at its start, per duration, in
+place of velocities. Those at the end make the *velocities* there obey it. Both are cone problems
+with matrices of one form. What rests does not creep, gaps stay closed to round-off, and joints
 without contacts would be RATTLE's own: the scheme is symmetric and of order 2 while contacts stick,
 slide or stay open, and where they change from one to another the velocity is continuous.
 """
@@ -12,7 +12,6 @@ slide or stay open, and where they change from one to another the velocity is co
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -22,13 +21,14 @@ from jaxtyping import Array, Float
 
 from ..bodies import Phase
 from ..flows import AbstractFlow
-from ..math import Vec3, tree_where
+from ..math import tree_where
 from ..math.autodiff import keep_rule, sparse_jvp
 from .cone import ConeProblem
 from .cone_solver import Tolerances, residual_at, search
 from .contact_rows import ContactRows, pushed
+from .linearized import Linearized
 from .scene import Impulse, Scene
-from .solve_cone import Response, answer
+from .solve_cone import answer
 
 # Of the search for the impulses at the start.
 _ITERATIONS = 20
@@ -55,8 +55,17 @@ class HeldStep(NamedTuple):
     work: Float[Array, ""] | None
 
 
+@partial(jax.jit, static_argnums=0)  # a program uses it many times and traces it once
 def held_step(
-    flow: AbstractFlow, t, duration, phase: Phase, held, known: Impulses, scene: Scene, closed
+    flow: AbstractFlow,
+    t,
+    duration,
+    phase: Phase,
+    held,
+    guess: Impulses,
+    scene: Scene,
+    closed,
+    known: Impulses | None = None,
 ) -> HeldStep:
     """A step in which some contacts are held.
 
@@ -65,20 +74,21 @@ def held_step(
         t, duration: [s].
         phase: at the start.
         held: which contacts take part, of shape (n_contacts,).
-        known: impulses of the step before, from which those of this one are sought.
+        guess: impulses of the step before, from which those of this one are sought.
         scene: masses, loads and contacts.
         closed: the largest gap of a closed contact [m].
+        known: the impulses of this step, if they have been found before.
     """
-    fixed = jax.lax.stop_gradient((t, duration, phase, held, known, scene, closed))
-    found, residual = _search(flow, *fixed)
+    if known is None:
+        fixed = jax.lax.stop_gradient((t, duration, phase, held, guess, scene, closed))
+        found, residual = _search(flow, *fixed)
+    else:
+        found, residual = jax.lax.stop_gradient(known.lasting(held)), jnp.zeros_like(duration)
     start = _starting_impulse(flow, t, duration, phase, held, found.start, scene)
     end, _, after, step = _displaced(flow, start, t, duration, phase, held, scene)
     problem = _ending(after, end, held, closed, scene)
-    answered = answer(problem, *found.end)
-    momentum = problem.times_mass(answered.velocity)
-    end = dataclasses.replace(
-        end, linear_momentum=Vec3(*momentum[:3]), angular_momentum=Vec3(*momentum[3:])
-    )
+    momentum = problem.momentum(*answer(problem, found.end))
+    end = pushed(end, momentum, scene.dynamics.inertial)
     return HeldStep(end, found, step.error, residual, step.work)
 
 
@@ -117,8 +127,8 @@ def _search(
         there, moved, after, _ = _displaced(flow, start, t, duration, phase, held, scene)
         displacing = _problem(rows, start, moved, phase, held, scene)
         # Displacements are no more exact than gaps: short flights have large rates of round-off.
-        missed = residual_at(displacing, *start)
-        missed = jnp.maximum(missed - round_off / (duration * displacing.units().speed[0]), 0.0)
+        missed, units = residual_at(displacing, *start)
+        missed = jnp.maximum(missed - round_off / (duration * units.speed[0]), 0.0)
         last = (missed <= enough) | (turns == _ITERATIONS - 1)
         ending = _ending(after, there, held, closed, scene)
         solution = search(tree_where(last, ending, displacing), *tree_where(last, end, start))
@@ -175,57 +185,21 @@ def _(flow, primals, tangents):
     dt, dduration, dphase, _, _, dscene = tangents
     impulse = keep_rule(partial(_starting_impulse, flow))(*primals)
 
-    def displacement(t, duration, phase, scene):
-        return _displaced(flow, impulse, t, duration, phase, held, scene)[1], scene.friction
-
-    (moved, _), (dmoved, dfriction) = sparse_jvp(
-        displacement, (t, duration, phase, scene), (dt, dduration, dphase, dscene)
-    )
     rows = scene.rows(t, phase)
+    moved = _displaced(flow, impulse, t, duration, phase, held, scene)[1]
     problem = _problem(rows, impulse, moved, phase, held, scene)
-    response = Response.of(problem, *impulse, moved.contact)
-    no_change = jnp.zeros_like(dfriction)
+    linearized = Linearized.of(problem, *impulse, moved.contact)
+    x = linearized.flat(*impulse)
 
-    def beyond(change):
-        """The displacement by a change of the impulses, less that in the problem."""
-        exact = jax.jvp(
-            lambda x: _displaced(flow, x, t, duration, phase, held, scene)[1], (impulse,), (change,)
-        )[1]
-        own = problem.over_mass(problem.momentum(*change))
-        joint = exact.joint - problem.joints.velocity(own)[0]
-        return Impulse(exact.contact - problem.contacts.velocity(own), joint)
+    def equations(x, t, duration, phase, scene):
+        known = Impulse(*linearized.impulses(x))
+        moved = _displaced(flow, known, t, duration, phase, held, scene)[1]
+        return linearized.equations(x, *moved, scene.friction)
 
-    def matvec(change):
-        followed = Impulse(*response.impulses(*beyond(change), no_change)[:2])
-        return jax.tree.map(jnp.subtract, change, followed)
+    given = (t, duration, phase, scene)
 
-    def solve(matvec, right):
-        return to_round_off(
-            lambda x: jax.tree.map(lambda x, b, ax: x + (b - ax), x, right, matvec(x)), right
-        )
+    def matvec(dx):
+        return jax.jvp(lambda x: equations(x, *given), (x,), (dx,))[1]
 
-    right = Impulse(*response.impulses(*dmoved, dfriction)[:2])
-    change = jax.lax.custom_linear_solve(matvec, right, solve, solve)
-    return impulse, change
-
-
-def to_round_off(function: Callable, start):
-    """Applies a function until only round-off changes."""
-    dtype = jax.tree.leaves(start)[0].dtype
-    enough = 64 * jnp.finfo(dtype).eps
-
-    def size(tree):
-        parts = [jnp.max(jnp.abs(leaf), initial=0.0) for leaf in jax.tree.leaves(tree)]
-        return jnp.max(jnp.stack(parts))
-
-    def unfinished(carry):
-        x, change, turns = carry
-        return ~(change <= enough * size(x)) & (turns < _ITERATIONS)
-
-    def improve(carry):
-        x, _, turns = carry
-        following = function(x)
-        return following, size(jax.tree.map(jnp.subtract, following, x)), turns + 1
-
-    far = jnp.full((), jnp.inf, dtype)
-    return jax.lax.while_loop(unfinished, improve, (start, far, jnp.zeros((), jnp.int32)))[0]
+    _, change = sparse_jvp(partial(equations, x), given, (dt, dduration, dphase, dscene))
+    return impulse, Impulse(*linearized.impulses(linearized.follow(matvec, change)))

@@ -137,7 +137,8 @@ def _touched(problem: ConeProblem, mean, before, drift, known: Impulse):
     impulse, residual, in_the_mean = _search(
         *jax.lax.stop_gradient((problem, mean, before, drift, known))
     )
-    return answer(_biased(problem, mean, in_the_mean), *impulse).velocity, impulse, residual
+    problem = _biased(problem, mean, in_the_mean)
+    return problem.velocity(*answer(problem, impulse)), impulse, residual
 
 
 def _search(problem: ConeProblem, mean, before, drift, known: Impulse):

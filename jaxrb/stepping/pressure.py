@@ -1,12 +1,12 @@
 """Which of many pressures: where a face slides, the linear one.
 
-Contacts that share a face share its load in many ways. While they stick that changes no velocity. But
-where a face slides and spins, the friction of each contact has its own direction, so that the way
-the load is shared changes the motion, of which Coulomb's law then says nothing. A choice must be
-made that depends neither on the past nor on how the solution was found: the pressure between two
-bodies is a linear function of the place, P_n = G_n y, as under a rigid face on a bed of equal springs,
-however stiff. Semismooth turns change impulses by such functions alone, so that it is enough
-to begin with one.
+Contacts that share a face share its load in many ways. While they stick that changes no velocity.
+But where a face slides and spins, the friction of each contact has its own direction, so that the
+way the load is shared changes the motion, of which Coulomb's law then says nothing. A choice must
+be made that depends neither on the past nor on how the solution was found: the pressure between two
+bodies is a linear function of the place, P_n = G_n y, as under a rigid face on a bed of equal
+springs, however stiff. Semismooth turns change impulses by such functions alone, so that it is
+enough to begin with one.
 """
 
 from __future__ import annotations

@@ -144,16 +144,19 @@ class Rows(eqx.Module):
     def velocity(self, v: Float[Array, "6 n_bodies"]) -> Float[Array, "rows n_items"]:
         """Of the first body relative to the second, along each row: G v."""
         v = moved(v)
-        parts = []
-        for jacobian, column in zip(self.jacobians, self.links.columns, strict=True):
-            own = take(v, column, 1)
-            parts.append(sum(jacobian[:, i] * own[i][None] for i in range(6)))
-        return parts[0] + parts[1]
+        first, second = (take(v, column, 1) for column in self.links.columns)
+        relative = first[:3] - second[:3]
+        parts = [self.direction[:, i] * relative[i][None] for i in range(3)]
+        parts += [self.levers[0][:, i] * first[3 + i][None] for i in range(3)]
+        parts += [self.levers[1][:, i] * -second[3 + i][None] for i in range(3)]
+        return sum(parts[1:], parts[0])
 
     def momentum(self, impulse: Float[Array, "rows n_items"]) -> Float[Array, "6 n_bodies"]:
         """What impulses along the rows add to the momenta: G^T P."""
-        parts = []
-        for jacobian, table in zip(self.jacobians, self.links.of_bodies, strict=True):
-            given = sum(jacobian[r] * impulse[r][None] for r in range(len(impulse)))
-            parts.append(total(given, table, 1))
-        return parts[0] + parts[1]
+        linear, first, second = (
+            sum(rows[r] * impulse[r][None] for r in range(len(impulse)))
+            for rows in (self.direction, *self.levers)
+        )
+        here, there = self.links.of_bodies
+        own = total(jnp.concatenate([linear, first]), here, 1)
+        return own - total(jnp.concatenate([linear, second]), there, 1)

@@ -11,7 +11,7 @@ from jaxtyping import Array, Bool, Float
 from ..bodies import Dynamics, Phase
 from ..bodies.joints.rows import JointRows
 from ..math import Vec3, norm
-from .cone import ConeProblem
+from .cone import ConeProblem, inverse3
 from .contact_rows import ContactRows, inertia_arrays, stacked, velocities
 from .rows import Links, Rows
 
@@ -65,9 +65,11 @@ class Scene(eqx.Module):
             active: the contacts that take part.
         """
         inertial = self.dynamics.inertial
+        inertia = inertia_arrays(inertial)
         return ConeProblem(
             inertial.mass,
-            inertia_arrays(inertial),
+            inertia,
+            inverse3(inertia),
             rows.rows,
             self.friction,
             bias.contact,

@@ -17,6 +17,8 @@ Siconos 4.4 takes the exponential of the group.
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -30,15 +32,17 @@ from ..flows.rigid_rotation import following_orientation
 from ..math import Quat, Vec3, cross, dot
 from ..math.autodiff import keep_rule, sparse_jvp
 from ..math.stumpff import stumpff
-from .cone import ConeProblem
+from .cone import ConeProblem, inverse3
 from .cone_solver import search
 from .contact_rows import ContactRows, inertia_arrays, velocities
-from .held_step import to_round_off
 from .moreau_step import Stepped, Surroundings
 from .scene import Impulse, Scene
 from .solve_cone import answer
 
 Velocity = Float[Array, "6 n_bodies"]
+
+# Repetitions for a derivative, at most.
+_MOST = 20
 
 
 class Rule(NamedTuple):
@@ -176,9 +180,9 @@ def _linearized(rule: Rule, v: Velocity, start: Start) -> ConeProblem:
     bias = scene.nothing(rows)._replace(contact=(-rows.drift).at[0].add(start.returned))
     problem = scene.problem(rows, phase, bias, start.active)
     missing = problem.times_mass(v - before) - h * force
-    turned = eqx.tree_at(lambda problem: problem.inertia, problem, inertia)
+    turned = dataclasses.replace(problem, inertia=inertia, inverse_inertia=inverse3(inertia))
     free = v - turned.over_mass(missing)
-    return eqx.tree_at(lambda problem: problem.free, turned, free)
+    return dataclasses.replace(turned, free=free)
 
 
 def _search(rule: Rule, start: Start, known: Impulse):
@@ -218,7 +222,11 @@ def _search(rule: Rule, start: Start, known: Impulse):
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _velocity(rule: Rule, known: Velocity, impulse: Impulse, start: Start) -> Velocity:
     """The velocity at the end of a step, which is known, with its derivatives."""
-    return answer(_linearized(rule, known, start), *impulse).velocity
+    return _solved(_linearized(rule, known, start), impulse)
+
+
+def _solved(problem: ConeProblem, impulse: Impulse) -> Velocity:
+    return problem.velocity(*answer(problem, impulse))
 
 
 @partial(_velocity.defjvp, symbolic_zeros=True)
@@ -229,7 +237,7 @@ def _(rule, primals, tangents):
     v = keep_rule(partial(_velocity, rule))(*primals)
 
     def following(v, start):
-        return answer(_linearized(rule, v, start), *impulse).velocity
+        return _solved(_linearized(rule, v, start), impulse)
 
     _, right = sparse_jvp(partial(following, v), (start,), tangents[2:])
 
@@ -237,8 +245,25 @@ def _(rule, primals, tangents):
         return change - jax.jvp(lambda v: following(v, start), (v,), (change,))[1]
 
     def solve(matvec, right):
-        return to_round_off(lambda x: x + (right - matvec(x)), right)
+        return _to_round_off(lambda x: x + (right - matvec(x)), right)
 
     if not rule.implicit:
         return v, right
     return v, jax.lax.custom_linear_solve(matvec, right, solve, solve)
+
+
+def _to_round_off(function: Callable[[Velocity], Velocity], start: Velocity) -> Velocity:
+    """Applies a function until only round-off changes."""
+    enough = 64 * jnp.finfo(start.dtype).eps
+
+    def unfinished(carry):
+        x, change, turns = carry
+        return ~(change <= enough * jnp.max(jnp.abs(x))) & (turns < _MOST)
+
+    def improve(carry):
+        x, _, turns = carry
+        following = function(x)
+        return following, jnp.max(jnp.abs(following - x)), turns + 1
+
+    far = jnp.full((), jnp.inf, start.dtype)
+    return jax.lax.while_loop(unfinished, improve, (start, far, jnp.zeros((), jnp.int32)))[0]

@@ -66,7 +66,8 @@ def curnier_map(p: PerContact, u: PerContact, friction: Float[Array, " n_contact
     Unlike there its normal part is u_n alone wherever a contact is closed, so that semismooth
     turns change pressures by what velocities of the bodies can make of them (see `pressure`).
     """
-    n = jnp.maximum(p[0] - u[0], 0.0)
+    n = p[0] - u[0]
+    n = jnp.where(n > 0, n, 0.0)
     y = p[1:] - u[1:]
     across, limit = length(y), friction * n
     over = across >= limit

@@ -409,7 +409,10 @@ REFUSED = {
         r"World.obstacles\[0\] must be a shape or a Moving one",
         lambda: rb.World([BALL], [BALL]),
     ),
-    "joints": (r"World.joints\[0\] must be a Pin", lambda: rb.World([BALL], joints=[1])),
+    "joints": (
+        r"World.joints\[0\] must be a joint, such as Pin",
+        lambda: rb.World([BALL], joints=[1]),
+    ),
     "forces": (
         r"World.forces\[0\] must be a force, such as Spring",
         lambda: rb.World([BALL], forces=[1]),

@@ -1,0 +1,290 @@
+"""Where polyhedra and segments, rounded or not, lie on each other: the corners of that patch.
+
+Seen along the normal of their contact, a face of one solid covers a part of a face of the other.
+The corners of that part are corners of one face within the other and crossings of their edges. All
+are tried at once, each with a mask, which takes no sequence and no length that depends on numbers.
+The gap at each is the separation of the two faces there, along the normal: never less than that of
+the solids, and growing as one is tilted.
+
+Of the corners four are taken, each the furthest in one of four directions that turn with the first
+solid. So a place in the row means the same corner from step to step, and nothing needs to be
+matched. The directions are at right angles to each other: of a rectangle they find all corners.
+They are skew to the sides of a box, whose corners would be equally far otherwise. Where two that
+follow one another find the same corner, as they may of a triangle or a rhombus, the second takes
+the corner furthest beyond the line from the one before it to the one after it, or beyond another
+side. If there is none, as of a segment, the place stays open, with a gap that is large.
+
+None of the four may be the deepest point: an octagon has more corners, and where edges cross in
+different planes, or one face does not cover the other at all, there is no patch. A fifth place is
+for the closest point, as single contacts have it; it is open where one of the four is as deep. So
+the least gap is that of the solids in every pose, and a corner about which a solid tips is not
+lost when another one becomes the deepest.
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float
+
+from ..math import Vec3, cross, dot, norm, tree_where
+from ..math.safe import safe_divide
+from .colliders import PolytopeCollider, Separation, flatness
+from .separating_axis import Axes, along_best, pick, size_of
+
+# Directions across the normal, whose furthest corners are taken.
+_DIRECTIONS = ((1.0, 0.9), (-0.9, 1.0), (-1.0, -0.9), (0.9, -1.0))
+# Points of each pair.
+N_POINTS = len(_DIRECTIONS) + 1
+# A face that is steeper to the normal than this cosine is not looked at.
+_STEEP = 0.1
+
+
+class Patch(NamedTuple):
+    """The contact points of two solids, in the frame of the first; of shape (N_POINTS,)."""
+
+    gap: Float[Array, " n_points"]  # [m]; large where fewer points touch
+    normal: Vec3  # unit, into the first
+    points: tuple[Vec3, Vec3]  # of the first and of the second [m]
+
+
+class _Outline(NamedTuple):
+    """A face or a segment, in a frame whose third axis is the normal; of shape (n_corners,)."""
+
+    corners: Vec3  # [m]
+    sides: Vec3  # to the next corner; of a segment one
+    slope: tuple[Float[Array, ""], Float[Array, ""]]  # of its plane, or along the segment
+    steep: Bool[Array, ""]  # too much so to be looked at
+
+    @staticmethod
+    def of(
+        solid: PolytopeCollider, corners: Vec3, normal: Vec3, origin: Vec3, frame: tuple
+    ) -> _Outline:
+        def seen(v: Vec3) -> Vec3:
+            return Vec3(*(dot(axis, v) for axis in frame))
+
+        corners, normal = seen(corners - origin), seen(normal)
+        if solid.has_faces:
+            sides = jax.tree.map(lambda leaf: jnp.roll(leaf, -1) - leaf, corners)
+            steep = jnp.abs(normal.z) < _STEEP
+            upright = jnp.where(steep, 1.0, normal.z)
+            slope = (-normal.x / upright, -normal.y / upright)
+        else:
+            sides = jax.tree.map(lambda leaf: leaf[1:] - leaf[:1], corners)
+            d = jax.tree.map(lambda leaf: leaf[0], sides)
+            across = d.x**2 + d.y**2
+            steep = across < _STEEP**2 * dot(d, d)
+            rise = safe_divide(d.z, across)
+            slope = (rise * d.x, rise * d.y)
+        return _Outline(corners, sides, slope, jax.lax.stop_gradient(steep))
+
+    @property
+    def is_face(self) -> bool:
+        return self.sides.x.shape[0] > 1
+
+    def height(self, x: Array, y: Array) -> Array:
+        """Of its plane over places [m]."""
+        c = jax.tree.map(lambda leaf: leaf[0], self.corners)
+        return c.z + self.slope[0] * (x - c.x) + self.slope[1] * (y - c.y)
+
+    @property
+    def starts(self) -> Vec3:
+        """Where the sides start."""
+        return jax.tree.map(lambda leaf, side: leaf[: len(side)], self.corners, self.sides)
+
+    def covers(self, x: Array, y: Array, turn: float, slack: Array) -> Bool[Array, " n_places"]:
+        """Whether places are within it, seen along the normal; its corners are in the order of
+        that turn."""
+        c, d = (jax.tree.map(lambda v: v[None], v) for v in (self.starts, self.sides))
+        x, y, length = x[:, None] - c.x, y[:, None] - c.y, _length(d)
+        beside = (d.x * y - d.y * x) * turn
+        if self.is_face:
+            return jnp.all(beside >= -slack * length, axis=1)
+        # Beside a segment that is so far off its own, the distance is the same to round-off.
+        off = jnp.sqrt(jnp.finfo(x.dtype).eps) * length
+        along = (d.x * x + d.y * y) / jnp.where(length > 0, length, 1.0)
+        near = (jnp.abs(beside) <= off * length) & (along >= -slack) & (along <= length + slack)
+        return near[:, 0]
+
+
+class _Corners(NamedTuple):
+    """What may be corners of the patch; of shape (n_candidates,)."""
+
+    x: Float[Array, " n"]  # across the normal [m]
+    y: Float[Array, " n"]
+    above: Float[Array, " n"]  # heights of the first and of the second, along it [m]
+    below: Float[Array, " n"]
+
+
+def contact_patch(a: PolytopeCollider, b: PolytopeCollider) -> Patch:
+    """The contact points of two polytopes in one frame, with outlines."""
+    axes = Axes.of(a, b)
+    exact = along_best(a, b, axes)
+    size = jax.lax.stop_gradient(size_of(a, b))
+    slack = 32 * jnp.finfo(size.dtype).eps * size
+    normal = _preferred(a, b, axes, exact, size)
+    lower, upper = _facing(a, -normal, slack), _facing(b, normal, slack)
+    frame = _frame(lower[0], normal)
+    # The corners are found from a place nearby, so that few digits are lost.
+    origin = jax.lax.stop_gradient(exact.point)
+    own = _Outline.of(a, *lower, origin, frame)
+    other = _Outline.of(b, *upper, origin, frame)
+    corners, valid = _overlap(own, other, slack)
+
+    near = jnp.sqrt(jnp.finfo(size.dtype).eps) * size
+    found, empty = _furthest(corners, valid, near), ~jnp.any(valid)
+    gap = found.above - found.below - a.radius - b.radius
+    point = origin + frame[0] * found.x + frame[1] * found.y + normal * (found.below + b.radius)
+    normal = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, gap.shape), normal)
+    unused = empty | _repeated(found, near)
+    deepest = ~empty & (jnp.min(gap) <= exact.gap + slack)
+    unused = jnp.concatenate([unused, deepest[None]])
+    both = Separation(gap, normal, point), exact
+    patch = jax.tree.map(lambda own, one: jnp.concatenate([own, one[None]]), *both)
+    # What is open has numbers of a contact that there is.
+    patch = tree_where(unused, jax.tree.map(lambda one: one[None], exact), patch)
+    points = patch.point + patch.normal * patch.gap, patch.point
+    far = exact.gap + 2 * size_of(a, b)  # positive in any pose
+    return Patch(jnp.where(unused, far, patch.gap), patch.normal, points)
+
+
+def _frame(outline: Vec3, normal: Vec3) -> tuple[Vec3, Vec3, Vec3]:
+    """Two axes across the normal, the first along the first side of an outline, and the normal."""
+    side = jax.tree.map(lambda leaf: leaf[1] - leaf[0], outline)
+    side = side - normal * dot(normal, side)
+    length = norm(side)
+    first = side / jnp.where(length > 0, length, 1.0)
+    return first, cross(normal, first), normal
+
+
+def _preferred(
+    a: PolytopeCollider, b: PolytopeCollider, axes: Axes, exact: Separation, size: Array
+) -> Vec3:
+    """The normal of a face wherever it separates as much as any other direction, or nearly so.
+
+    Round-off would choose among the normals of faces that lie on each other, and of their edges.
+    """
+    n_a, n_b, separation = len(a.offset), len(b.offset), axes.separation
+    enough = jnp.max(separation) - jnp.sqrt(jnp.finfo(size.dtype).eps) / 16 * size
+    normal = exact.normal
+    # That of the first solid, where both have one.
+    for start, end in ((n_a, n_a + n_b), (0, n_a)):
+        if start < end:
+            best = start + jnp.argmax(separation[start:end])
+            good = jnp.max(separation[start:end]) >= enough
+            normal = tree_where(good, pick(axes.normal, best), normal)
+    return normal
+
+
+def _facing(solid: PolytopeCollider, outward: Vec3, slack: Array) -> tuple[Vec3, Vec3]:
+    """The outline and the normal of the face that looks most along a direction, of those that
+    hold all points which are furthest along it; of a segment itself."""
+    outlines = solid.outlines
+    assert outlines is not None
+    if not solid.has_faces:
+        return outlines, outward
+    vertices, normals, offset, direction, outlines_now = jax.lax.stop_gradient(
+        (solid.vertices, solid.normal, solid.offset, outward, outlines)
+    )
+    height = dot(direction, vertices)
+    furthest = height >= jnp.max(height) - slack
+    depth = offset[:, None] - dot(
+        jax.tree.map(lambda leaf: leaf[:, None], normals),
+        jax.tree.map(lambda leaf: leaf[None], vertices),
+    )
+    extent = jnp.max(norm(outlines_now)) + slack
+    holds = jnp.all(~furthest[None] | (depth <= 4 * flatness(extent.dtype) * extent), axis=1)
+    # Of faces that look along it equally the first one, whatever round-off says.
+    tie = jnp.sqrt(jnp.finfo(extent.dtype).eps) * jnp.arange(len(offset), dtype=extent.dtype)
+    best = jnp.argmax(jnp.where(holds, dot(normals, direction) - tie, -jnp.inf))
+    return pick(outlines, best), pick(solid.normal, best)
+
+
+def _overlap(
+    a: _Outline, b: _Outline, slack: Array
+) -> tuple[_Corners, Bool[Array, " n_candidates"]]:
+    """All that may be corners of where two outlines cover each other, and whether they are."""
+    of_b, of_a = b.corners, a.corners
+    candidates = [
+        _Corners(of_b.x, of_b.y, a.height(of_b.x, of_b.y), of_b.z),
+        _Corners(of_a.x, of_a.y, of_a.z, b.height(of_a.x, of_a.y)),
+    ]
+    fixed_a, fixed_b, xa, ya, xb, yb = jax.lax.stop_gradient((a, b, of_a.x, of_a.y, of_b.x, of_b.y))
+    # Faces are seen from outside, the first from below.
+    within_a = fixed_a.covers(xb, yb, -1.0, slack)
+    within_b = fixed_b.covers(xa, ya, 1.0, slack)
+    if a.is_face and not b.is_face:
+        within_b = jnp.zeros_like(within_b)
+    if b.is_face and not a.is_face:
+        within_a = jnp.zeros_like(within_a)
+    crossings, cross_each_other = _crossings(a, b, slack)
+    candidates.append(crossings)
+    valid = jnp.concatenate([within_a, within_b, cross_each_other])
+    valid &= ~(a.steep | b.steep)
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *candidates), valid
+
+
+def _crossings(
+    a: _Outline, b: _Outline, slack: Array
+) -> tuple[_Corners, Bool[Array, " n_crossings"]]:
+    """Where the sides of two outlines cross, seen along the normal."""
+    p, d = (jax.tree.map(lambda v: v[:, None], v) for v in (a.starts, a.sides))
+    q, e = (jax.tree.map(lambda v: v[None], v) for v in (b.starts, b.sides))
+    determinant = d.x * e.y - d.y * e.x
+    long_a, long_b = jax.lax.stop_gradient((_length(d), _length(e)))
+    # Sides that are nearly parallel: the patch has other corners nearby.
+    skew = jnp.abs(determinant) > jnp.sqrt(jnp.finfo(slack.dtype).eps) * long_a * long_b
+    over = 1 / jnp.where(skew, determinant, 1.0)
+    x, y = q.x - p.x, q.y - p.y
+    s, t = (x * e.y - y * e.x) * over, (x * d.y - y * d.x) * over
+    valid = skew & (s * long_a >= -slack) & ((s - 1) * long_a <= slack)
+    valid &= (t * long_b >= -slack) & ((t - 1) * long_b <= slack)
+    s, t = jnp.where(skew, s, 0.0), jnp.where(skew, t, 0.0)
+    found = _Corners(p.x + s * d.x, p.y + s * d.y, p.z + s * d.z, q.z + t * e.z)
+    return jax.tree.map(lambda leaf: leaf.reshape(-1), found), valid.reshape(-1)
+
+
+def _furthest(corners: _Corners, valid: Bool[Array, " n_candidates"], near: Array) -> _Corners:
+    """Four of the corners, in turn."""
+    x, y = jax.lax.stop_gradient((corners.x, corners.y))
+    chosen = [_most(along * x + across * y, valid) for along, across in _DIRECTIONS]
+    places = [pick((x, y), index) for index in chosen]
+    same = [_distance(places[k - 1], places[k]) <= near for k in range(len(places))]
+
+    def beyond(start, end):
+        """How far the corners are beyond the line from one place to another."""
+        length = _distance(start, end)
+        out = (end[1] - start[1]) * (x - start[0]) - (end[0] - start[0]) * (y - start[1])
+        return jnp.where(valid, out / jnp.where(length > 0, length, 1.0), -jnp.inf)
+
+    for k in range(len(places)):
+        own = beyond(places[k - 1], places[(k + 1) % len(places)])
+        sides = [beyond(places[j - 1], places[j]) for j in range(len(places))]
+        best = jnp.where(jnp.max(own) > near, own, reduce(jnp.maximum, sides))
+        free = same[k] & (jnp.max(best) > near)
+        chosen[k] = jnp.where(free, jnp.argmax(best), chosen[k])
+        places[k] = tree_where(free, pick((x, y), chosen[k]), places[k])
+    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *(pick(corners, k) for k in chosen))
+
+
+def _distance(p: tuple[Array, Array], q: tuple[Array, Array]) -> Array:
+    return jnp.sqrt((p[0] - q[0]) ** 2 + (p[1] - q[1]) ** 2)
+
+
+def _most(score: Array, valid: Bool[Array, " n_candidates"]) -> Array:
+    return jnp.argmax(jnp.where(valid, score, -jnp.inf))
+
+
+def _repeated(corners: _Corners, near: Array) -> Bool[Array, " n_corners"]:
+    """Whether there is the same one before, to half the digits."""
+    x, y = jax.lax.stop_gradient((corners.x, corners.y))
+    apart = (x[:, None] - x[None]) ** 2 + (y[:, None] - y[None]) ** 2
+    return jnp.any((apart <= near**2) & np.tri(len(x), k=-1, dtype=bool), axis=1)
+
+
+def _length(d: Vec3) -> Array:
+    return jnp.sqrt(jax.lax.stop_gradient(d.x**2 + d.y**2))

@@ -1,0 +1,163 @@
+"""The equations of a cone problem at a solution, linearised, and what follows from their change.
+
+Derivatives of impulses are those of the implicit function: A dx = -b with the derivative A of the
+equations by the impulses themselves and b by all else. It is solved by repetition with the inverse
+that one semismooth turn has, in both modes. Where impulses are not unique, A has none: what comes
+out then is a solution of least size, about, and velocities do not depend on which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.custom_batching import custom_vmap
+from jaxtyping import Array, Float
+
+from .cone import ConeProblem, Units
+from .turns import Semismooth, apply, curnier_map
+
+# Repetitions at most: three where the equations are those of a cone problem; each leaves a part
+# like the angle of the step where they are those of a displacement.
+_MOST = 60
+
+Flat = Float[Array, " n_unknowns"]
+
+
+class Linearized(eqx.Module):
+    """A cone problem at its solution. Unknowns are impulses without units, in one row: of contacts
+    by components, then of joint rows."""
+
+    problem: ConeProblem
+    units: Units
+    law: Semismooth
+    factors: Float[Array, "n_blocks 6 6"]
+    eps: float = eqx.field(static=True)
+
+    @staticmethod
+    def of(problem: ConeProblem, impulse, reaction, velocity) -> Linearized:
+        """At impulses [N s] that solve a problem with velocities u [m/s]."""
+        problem, impulse, velocity = jax.lax.stop_gradient((problem, impulse, velocity))
+        units = problem.units()
+        # The error of a solution is the larger of round-off by it and of what it adds.
+        eps = 1e-8 if jnp.finfo(velocity.dtype).eps < 1e-10 else 1e-3
+        p, u = impulse / units.impulse[None], velocity / units.speed[None]
+        law = Semismooth.of(p, u, problem.friction, eps)
+        law = law._replace(response=jnp.where(problem.active[None, None], law.response, 0.0))
+        scaled = law.response * (units.impulse / units.speed)[None, None]
+        stiff = units.reaction / (eps * units.speed)
+        matrix = problem.matrix(scaled, stiff[None, None])
+        factors = lanes_last(problem.elimination.factor)(matrix)
+        return Linearized(problem, units, law, factors, eps)
+
+    def flat(self, impulse, reaction) -> Flat:
+        """The unknowns of impulses [N s]."""
+        p, q = impulse / self.units.impulse[None], reaction / self.units.reaction
+        return jnp.concatenate([p.reshape(-1), q])
+
+    def impulses(self, x: Flat):
+        """Impulses [N s] of the unknowns."""
+        p, q = self._split(x)
+        return p * self.units.impulse[None], q * self.units.reaction
+
+    def equations(self, x: Flat, velocity, joint_velocity, friction) -> Flat:
+        """What is zero at a solution, for velocities of contacts and joint rows [m/s]."""
+        p, _ = self._split(x)
+        u, w = velocity / self.units.speed[None], joint_velocity / self.units.speed
+        missed = jnp.where(self.problem.active[None], curnier_map(p, u, friction), p)
+        return jnp.concatenate([missed.reshape(-1), w])
+
+    def follow(self, matvec: Callable[[Flat], Flat], change: Flat) -> Flat:
+        """The change of the unknowns by a change of the equations.
+
+        Args:
+            matvec: the derivative of the equations by the unknowns; linear.
+            change: of the equations while the unknowns stay.
+        """
+        return jax.lax.custom_linear_solve(
+            matvec,
+            -change,
+            partial(_refined, partial(self._inverse, transposed=False)),
+            partial(_refined, partial(self._inverse, transposed=True)),
+        )
+
+    def _split(self, x: Flat):
+        n = self.problem.friction.shape[0]
+        return x[: 3 * n].reshape(3, n), x[3 * n :]
+
+    def _inverse(self, x: Flat, transposed: bool) -> Flat:
+        """Nearly the inverse of the derivative of the equations, or its transpose.
+
+        With dp = N r - D G dv at contacts and dq = (r - H dv)/eps at joints the velocities follow
+        from (M + G^T D G + H^T H/eps) dv = G^T N r + H^T r/eps.
+        """
+        problem, units, eps, law = self.problem, self.units, self.eps, self.law
+        active = problem.active[None]
+        p, q = self._split(x)
+        solve = lanes_last(partial(problem.elimination.solve, transposed=transposed))
+        if transposed:
+            pushed = apply(_transpose(law.response), p) / units.speed[None]
+            dv = solve(self.factors, problem.momentum(pushed, q / (eps * units.speed)))
+            p = p - jnp.where(active, problem.contacts.velocity(dv) * units.impulse[None], 0.0)
+            q = q - problem.joints.velocity(dv)[0] * units.reaction
+            return self._join(jnp.where(active, apply(_transpose(law.inverse), p), p), q / eps)
+        p, q = jnp.where(active, apply(law.inverse, p), p), q / eps
+        dv = solve(self.factors, problem.momentum(p * units.impulse[None], q * units.reaction))
+        p = p - apply(law.response, problem.contacts.velocity(dv)) / units.speed[None]
+        return self._join(p, q - problem.joints.velocity(dv)[0] / (eps * units.speed))
+
+    def _join(self, p, q) -> Flat:
+        return jnp.concatenate([p.reshape(-1), q])
+
+
+def _transpose(matrix: Float[Array, "3 3 n_contacts"]) -> Float[Array, "3 3 n_contacts"]:
+    return jnp.swapaxes(matrix, 0, 1)
+
+
+def _refined(inverse: Callable[[Flat], Flat], matvec: Callable[[Flat], Flat], right: Flat) -> Flat:
+    """The solution of matvec(x) = right by repetition; NaN where it does not come near."""
+    round_off = jnp.finfo(right.dtype).eps
+
+    def size(x: Flat):
+        return jnp.max(jnp.abs(x), initial=0.0)
+
+    def unfinished(carry):
+        _, rest, before, turns = carry
+        left = size(rest)
+        return (left > round_off * size(right)) & (left <= 0.9 * before) & (turns < _MOST)
+
+    def improve(carry):
+        x, rest, _, turns = carry
+        x = x + inverse(rest)
+        return x, right - matvec(x), size(rest), turns + 1
+
+    far = jnp.full((), jnp.inf, right.dtype)
+    carry = (jnp.zeros_like(right), right, far, jnp.zeros((), jnp.int32))
+    x, rest, _, _ = jax.lax.while_loop(unfinished, improve, carry)
+    near = size(rest) <= jnp.sqrt(round_off) * size(right)
+    return jnp.where(near, x, jnp.nan)
+
+
+def lanes_last(function: Callable) -> Callable:
+    """A function of arrays after whose axes lanes may follow: `vmap` lets them follow there.
+
+    What it is never asked for is its derivative.
+    """
+
+    @custom_vmap
+    def call(*arrays):
+        return function(*arrays)
+
+    @call.def_vmap
+    def _(size, batched, *arrays):
+        trailing = []
+        for array, own in zip(arrays, batched, strict=True):
+            moved = jnp.moveaxis(array, 0, -1) if own else array[..., None]
+            trailing.append(jnp.broadcast_to(moved, (*moved.shape[:-1], size)))
+        found = call(*trailing)
+        return jnp.moveaxis(found, -1, 0), True
+
+    return call

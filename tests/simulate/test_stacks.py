@@ -1,0 +1,69 @@
+"""Boxes that lie on boxes, with friction: they stay; what falls on them comes to rest."""
+
+import jax
+import numpy as np
+import pytest
+
+import jaxrb as rb
+
+pytestmark = pytest.mark.slow
+
+HALF = (0.2, 0.15, 0.1)
+BOX = rb.RigidBody(rb.Box(HALF), 1.0)
+LAW = rb.Coulomb(0.5, 0.0)
+FLOOR = rb.HalfSpace((0.0, 0.0, 1.0), 0.0)
+METHOD = rb.EventDriven(rb.LieVariational(), 0.01, on_zeno="rest")
+
+
+@pytest.fixture(autouse=True)
+def promotion():
+    """The rows of velocity problems are multiplied by vectors of one axis less."""
+    with jax.numpy_rank_promotion("allow"):
+        yield
+
+
+def state(position, quaternion=(1.0, 0, 0, 0), velocity=(0.0, 0, 0), spin=(0.0, 0, 0)):
+    position = np.atleast_2d(np.asarray(position, float))
+    rows = (np.asarray(row, float) for row in (quaternion, velocity, spin))
+    wide = (np.broadcast_to(row, (len(position), row.shape[-1])) for row in rows)
+    return rb.State(position, *(np.array(row) for row in wide))
+
+
+def stays(world, start, t1=1.0):
+    """Places and attitudes after a time, which may differ by 1e-10 m."""
+    solution = rb.simulate(world, start, METHOD, t1)
+    np.testing.assert_allclose(solution.final.position, start.position, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(solution.final.quaternion, start.quaternion, rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("number", [2, 10])
+def test_stack_on_a_plane(number):
+    """Each box is offset by up to 2 cm."""
+    rng = np.random.default_rng(0)
+    offset = rng.uniform(-0.02, 0.02, (number, 2))
+    place = np.concatenate([offset, 0.1 + 0.2 * np.arange(number)[:, None]], axis=1)
+    stays(rb.World([BOX] * number, [FLOOR], contact_law=LAW), state(place))
+
+
+TABLE = rb.Placed(rb.Box((0.5, 0.5, 0.1)), (0.0, 0.0, -0.1))
+# Its axis is along x.
+LYING = rb.RigidBody(rb.Placed(rb.Capsule(0.05, 0.1), (0, 0, 0), (1, 0, 1, 0)), 0.5)
+
+
+@pytest.mark.parametrize(("body", "height"), [(BOX, 0.1), (LYING, 0.05)])
+def test_on_a_box_that_is_fixed(body, height):
+    """Turned, and hanging over an edge."""
+    world = rb.World([body], [TABLE], contact_law=LAW)
+    stays(world, state([0.45, 0.1, height], [np.cos(0.15), 0, 0, np.sin(0.15)]))
+
+
+def test_box_that_falls_on_a_box():
+    """Tilted, without restitution: it comes to lie flat on the table."""
+    world = rb.World([BOX], [TABLE], contact_law=LAW)
+    tilt = np.array([1.0, 0.06, 0.04, 0.1])
+    start = state([0.1, 0.0, 0.15], tilt / np.linalg.norm(tilt), velocity=(0.2, 0.1, 0.0))
+    final = rb.simulate(world, start, METHOD, 1.0).final
+    np.testing.assert_allclose(final.position[0, 2], 0.1, rtol=0, atol=1e-10)
+    np.testing.assert_allclose(final.quaternion[0, 1:3], 0.0, atol=1e-10)
+    np.testing.assert_allclose(final.velocity, 0.0, atol=1e-9)
+    np.testing.assert_allclose(final.angular_velocity, 0.0, atol=1e-9)
