@@ -160,7 +160,8 @@ class Complementarity(NamedTuple):
 
     def mean(self, active, axis=0):
         """The mean product of the active contacts."""
-        count = jnp.maximum(jnp.sum(jnp.where(active, 2.0, 0.0), axis=axis), 1.0)
+        two = jnp.where(active, 2.0, 0.0).astype(self.normal.dtype)
+        count = jnp.maximum(jnp.sum(two, axis=axis), 1.0)
         return jnp.sum(jnp.where(active, self.normal + self.cone, 0.0), axis=axis) / count
 
 
