@@ -34,11 +34,14 @@ class ConeProblem(eqx.Module):
     Attributes:
         mass: of the bodies [kg].
         inertia, inverse_inertia: body frames [kg m^2], shape (3, 3, n_bodies).
-        contacts: items of three rows, the normal first, then two tangents.
+        contacts: items of three rows, the normal first, then two tangents, along which impulses
+            act.
+        contact_rates: rows along which velocities are measured: the same, but where the problem
+            stands for one of displacements, at whose end bodies have turned.
         friction: mu of each contact.
         bias: b [m/s], shape (3, n_contacts).
         active: which contacts take part.
-        joints: items of one row.
+        joints, joint_rates: items of one row, likewise.
         drift: c of each joint row [m/s].
         free: v_free, shape (6, n_bodies).
     """
@@ -47,10 +50,12 @@ class ConeProblem(eqx.Module):
     inertia: Float[Array, "3 3 n_bodies"]
     inverse_inertia: Float[Array, "3 3 n_bodies"]
     contacts: Rows
+    contact_rates: Rows
     friction: Float[Array, " n_contacts"]
     bias: Float[Array, "3 n_contacts"]
     active: Bool[Array, " n_contacts"]
     joints: Rows
+    joint_rates: Rows
     drift: Float[Array, " n_rows"]
     free: Float[Array, "6 n_bodies"]
 
@@ -72,11 +77,11 @@ class ConeProblem(eqx.Module):
 
     def contact_velocity(self, v: Float[Array, "6 n_bodies"]) -> Float[Array, "3 n_contacts"]:
         """u = G v + b."""
-        return self.contacts.velocity(v) + self.bias
+        return self.contact_rates.velocity(v) + self.bias
 
     def joint_velocity(self, v: Float[Array, "6 n_bodies"]) -> Float[Array, " n_rows"]:
         """w = H v + c."""
-        return self.joints.velocity(v)[0] + self.drift
+        return self.joint_rates.velocity(v)[0] + self.drift
 
     def momentum(self, impulse, reaction) -> Float[Array, "6 n_bodies"]:
         """G^T P + H^T Q, of the contacts that take part [N s]."""
@@ -92,7 +97,7 @@ class ConeProblem(eqx.Module):
         rho = self._pair_means(self._inverse_masses(self.contacts) / 3)
         delta = self._inverse_masses(self.joints)
         u = jnp.where(self.active[None], jnp.abs(self.contact_velocity(self.free)), 0.0)
-        w = jnp.abs(self.joints.velocity(self.free)[0] + self.drift)
+        w = jnp.abs(self.joint_velocity(self.free))
         speed = jnp.max(u, axis=(0, 1), initial=0.0)
         speed = jnp.maximum(speed, jnp.max(w, axis=0, initial=0.0))
         speed = jnp.where(speed > 0, speed, 1.0)
@@ -132,10 +137,14 @@ class ConeProblem(eqx.Module):
         upper = jnp.concatenate([unit * self.mass[None, None], zero], axis=1)
         diagonal = jnp.concatenate([upper, jnp.concatenate([zero, self.inertia], axis=1)])
         others, owners = [], []
-        for rows, own in ((self.contacts, response), (self.joints, stiffness)):
+        kinds = (
+            (self.contacts, self.contact_rates, response),
+            (self.joints, self.joint_rates, stiffness),
+        )
+        for rows, rates, own in kinds:
             if len(rows.links) == 0:
                 continue
-            pushes = [_applied(own, jacobian) for jacobian in rows.jacobians]
+            pushes = [_applied(own, jacobian) for jacobian in rates.jacobians]
             for a, (jacobian, table) in enumerate(
                 zip(rows.jacobians, rows.links.of_bodies, strict=True)
             ):

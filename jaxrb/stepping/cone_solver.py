@@ -219,8 +219,8 @@ class _Response(NamedTuple):
         right = problem.momentum(units.impulse[None] * constant, units.reaction * reaction)
         dv = plan.solve(self.factors, right)
         dv = dv + plan.solve(self.factors, right - self._times(dv))
-        du = problem.contacts.velocity(dv) / units.speed[None]
-        dw = problem.joints.velocity(dv)[0] / units.speed
+        du = problem.contact_rates.velocity(dv) / units.speed[None]
+        dw = problem.joint_rates.velocity(dv)[0] / units.speed
         dp = jnp.where(problem.active[None], constant - apply(self.response, du), 0.0)
         return du, dp, reaction - self.stiff * dw
 
@@ -233,8 +233,8 @@ class _Response(NamedTuple):
         return self.stiff * (self.units.reaction / self.units.speed)
 
     def _times(self, dv):
-        through = apply(self._through, self.problem.contacts.velocity(dv))
-        rows = self._rows * self.problem.joints.velocity(dv)[0]
+        through = apply(self._through, self.problem.contact_rates.velocity(dv))
+        rows = self._rows * self.problem.joint_rates.velocity(dv)[0]
         return self.problem.times_mass(dv) + self.problem.momentum(through, rows)
 
 

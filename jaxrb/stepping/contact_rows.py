@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from ..bodies import Inertial, Phase
@@ -59,13 +60,39 @@ class ContactRows(eqx.Module):
         n_bodies = self.rows.links.n_bodies
         for arm, column in zip(self.arms, columns, strict=True):
             of_body = column < n_bodies
-            own = jax.tree.map(
-                lambda leaf, c=column: leaf[jnp.minimum(c, n_bodies - 1)],
-                (phase.position, phase.orientation),
-            )
+            own = self._of_bodies((phase.position, phase.orientation), column)
             place = own[0] + rotate(own[1], arm)
             found.append(jax.tree.map(lambda x, m=of_body: jnp.where(m, x, 0.0), place))
         return found[0], found[1]
+
+    def displaced(self, end: ContactRows, phase: Phase) -> Rows:
+        """How the displacements of a step depend on how bodies move at its end: gaps there, and
+        the slip of the points that touched at its start, along the axes of that.
+
+        Args:
+            end: the contacts at the end.
+            phase: there.
+        """
+        levers = []
+        for arm, lever, column in zip(
+            self.arms, end.rows.levers, self.rows.links.columns, strict=True
+        ):
+            turn = self._of_bodies(phase.orientation, column)
+            tangents = [
+                stacked(cross(arm, rotate_inverse(turn, Vec3(*self.rows.direction[k]))))
+                for k in (1, 2)
+            ]
+            moves = column < phase.position.x.shape[0]
+            own = jnp.where(moves, jnp.stack(tangents), 0.0)
+            levers.append(jnp.concatenate([lever[:1], own]))
+        direction = jnp.concatenate([end.rows.direction[:1], self.rows.direction[1:]])
+        return Rows(direction, (levers[0], levers[1]), self.rows.links)
+
+    @staticmethod
+    def _of_bodies(tree, column):
+        """What each body has, for each contact; of the world that of some body."""
+        last = jax.tree.leaves(tree)[0].shape[0] - 1
+        return jax.tree.map(lambda leaf: leaf[np.minimum(column, last)], tree)
 
     def along(self, vector: Vec3) -> Float[Array, "3 n_contacts"]:
         """A vector's components in the frames of the contacts."""

@@ -20,8 +20,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..bodies import Phase
-from ..flows import AbstractFlow
-from ..math import tree_where
+from ..flows import AbstractFlow, Step
+from ..math import Quat, tree_where
 from ..math.autodiff import keep_rule, sparse_jvp
 from .cone import ConeProblem, inverse3
 from .cone_solver import Tolerances, residual_at, search
@@ -85,11 +85,20 @@ def held_step(
     else:
         found, residual = jax.lax.stop_gradient(known.lasting(held)), jnp.zeros_like(duration)
     start = _starting_impulse(flow, t, duration, phase, held, found.start, scene)
-    end, _, after, step = _displaced(flow, start, t, duration, phase, held, scene)
-    problem = _ending(after, end, held, closed, scene)
+    displaced = _displaced(flow, start, t, duration, phase, held, scene)
+    problem = _ending(displaced, held, closed, scene)
     momentum = problem.momentum(*answer(problem, found.end))
-    end = pushed(end, momentum, scene.dynamics.inertial)
+    end, step = pushed(displaced.phase, momentum, scene.dynamics.inertial), displaced.step
     return HeldStep(end, found, step.error, residual, step.work)
+
+
+class _Displaced(NamedTuple):
+    """The end of a flight after impulses at its start."""
+
+    phase: Phase
+    rows: ContactRows  # there
+    moved: Impulse  # displacements along all rows per duration, as velocities [m/s]
+    step: Step
 
 
 def _held(held, impulse: Impulse) -> Impulse:
@@ -97,11 +106,13 @@ def _held(held, impulse: Impulse) -> Impulse:
     return impulse._replace(contact=jnp.where(held[None], impulse.contact, 0.0))
 
 
-def _ending(rows: ContactRows, phase: Phase, held, closed, scene: Scene) -> ConeProblem:
+def _ending(displaced: _Displaced, held, closed, scene: Scene) -> ConeProblem:
     """That of the velocities at the end, of the contacts held that are still closed."""
+    rows = displaced.rows
     closed = held & (jax.lax.stop_gradient(rows.gap) <= closed)
     nothing = scene.nothing(rows)
-    return scene.problem(rows, phase, nothing._replace(contact=-rows.drift), closed)
+    bias = nothing._replace(contact=-rows.drift)
+    return scene.problem(rows, displaced.phase, bias, closed)
 
 
 def _search(
@@ -124,13 +135,13 @@ def _search(
 
     def turn(carry):
         (start, end), residual, _, turns = carry
-        there, moved, after, _ = _displaced(flow, start, t, duration, phase, held, scene)
-        displacing = _problem(rows, start, moved, duration, phase, held, scene)
+        displaced = _displaced(flow, start, t, duration, phase, held, scene)
+        displacing = _problem(rows, start, displaced, duration, phase, held, scene)
         # Displacements are no more exact than gaps: short flights have large rates of round-off.
         missed, units = residual_at(displacing, *start)
         missed = jnp.maximum(missed - round_off / (duration * units.speed[0]), 0.0)
         last = (missed <= enough) | (turns == _ITERATIONS - 1)
-        ending = _ending(after, there, held, closed, scene)
+        ending = _ending(displaced, held, closed, scene)
         solution = search(tree_where(last, ending, displacing), *tree_where(last, end, start))
         solved = Impulse(solution.impulse, solution.reaction)
         impulses = Impulses(tree_where(last, start, solved), tree_where(last, solved, end))
@@ -143,9 +154,8 @@ def _search(
     return impulses, residual
 
 
-def _displaced(flow, impulse: Impulse, t, duration, phase: Phase, held, scene: Scene):
-    """The end of the flight after impulses at its start; the displacement of all contacts and
-    joints per duration, as velocities along their rows; the contacts there, and the step."""
+def _displaced(flow, impulse: Impulse, t, duration, phase: Phase, held, scene: Scene) -> _Displaced:
+    """The end of the flight after impulses at its start."""
     rows = scene.rows(t, phase)
     problem = scene.problem(rows, phase, scene.nothing(rows), held)
     momentum = problem.momentum(*impulse)
@@ -154,27 +164,49 @@ def _displaced(flow, impulse: Impulse, t, duration, phase: Phase, held, scene: S
     (a, b), (a1, b1) = rows.places(phase), rows.places(step.phase)
     slip = rows.along((a1 - a) - (b1 - b)) / duration - 0.5 * (rows.drift + after.drift)
     moved = jnp.concatenate([(after.gap / duration)[None], slip[1:]])
-    return step.phase, Impulse(moved, scene.violation(step.phase) / duration), after, step
+    moved = Impulse(moved, scene.violation(step.phase) / duration)
+    return _Displaced(step.phase, after, moved, step)
 
 
 def _problem(
-    rows: ContactRows, impulse: Impulse, moved: Impulse, duration, phase: Phase, held, scene: Scene
+    rows: ContactRows,
+    impulse: Impulse,
+    displaced: _Displaced,
+    duration,
+    phase: Phase,
+    held,
+    scene: Scene,
 ) -> ConeProblem:
     """That of displacements, linear in the impulses around given ones.
 
-    A change of the angular momentum turns the body in the step as if its inertia were
-    J + (h/2) d(Omega x J Omega)/dOmega, to second order in the angle of the step.
+    To second order in the angle of the step: a change of the angular momentum at its start turns
+    the body as if its inertia were J + (h/2) d(Omega x J Omega)/dOmega, and the displacement
+    follows as the rows at the end have it, seen from half way.
     """
     plain, inertial = scene.problem(rows, phase, scene.nothing(rows), held), scene.dynamics.inertial
     turning = gyroscopic(inertial, pushed(phase, plain.momentum(*impulse), inertial))
     inertia = plain.inertia + 0.5 * duration * turning
     plain = dataclasses.replace(plain, inertia=inertia, inverse_inertia=inverse3(inertia))
+    end, moved = displaced.phase, displaced.moved
+    half = _half_turn(phase.orientation, end.orientation)
+    plain = dataclasses.replace(
+        plain,
+        contact_rates=rows.displaced(displaced.rows, end).turned(half),
+        joint_rates=scene.joint_rows(end).turned(half),
+    )
     v = plain.velocity(*impulse)
     return dataclasses.replace(
         plain,
         bias=moved.contact - plain.contact_velocity(v),
         drift=moved.joint - plain.joint_velocity(v),
     )
+
+
+def _half_turn(start: Quat, end: Quat) -> Quat:
+    """From the frame half way, by less than half a turn, into that of the start."""
+    turn = start.conjugate() * end
+    sign = jnp.where(turn.w < 0, -1.0, 1.0).astype(turn.w.dtype)
+    return Quat(turn.w * sign + 1, turn.v * sign).normalized()
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -193,14 +225,14 @@ def _(flow, primals, tangents):
     impulse = keep_rule(partial(_starting_impulse, flow))(*primals)
 
     rows = scene.rows(t, phase)
-    moved = _displaced(flow, impulse, t, duration, phase, held, scene)[1]
-    problem = _problem(rows, impulse, moved, duration, phase, held, scene)
-    linearized = Linearized.of(problem, *impulse, moved.contact)
+    displaced = _displaced(flow, impulse, t, duration, phase, held, scene)
+    problem = _problem(rows, impulse, displaced, duration, phase, held, scene)
+    linearized = Linearized.of(problem, *impulse, displaced.moved.contact)
     x = linearized.flat(*impulse)
 
     def equations(x, t, duration, phase, scene):
         known = Impulse(*linearized.impulses(x))
-        moved = _displaced(flow, known, t, duration, phase, held, scene)[1]
+        moved = _displaced(flow, known, t, duration, phase, held, scene).moved
         return linearized.equations(x, *moved, scene.friction)
 
     given = (t, duration, phase, scene)

@@ -100,14 +100,15 @@ class Linearized(eqx.Module):
         solve = lanes_last(partial(problem.elimination.solve, transposed=transposed))
         if transposed:
             pushed = apply(_transpose(law.response), p) / units.speed[None]
-            dv = solve(self.factors, problem.momentum(pushed, q / (eps * units.speed)))
+            pulled = problem.joint_rates.momentum((q / (eps * units.speed))[None])
+            dv = solve(self.factors, problem.contact_rates.momentum(pushed) + pulled)
             p = p - jnp.where(active, problem.contacts.velocity(dv) * units.impulse[None], 0.0)
             q = q - problem.joints.velocity(dv)[0] * units.reaction
             return self._join(jnp.where(active, apply(_transpose(law.inverse), p), p), q / eps)
         p, q = jnp.where(active, apply(law.inverse, p), p), q / eps
         dv = solve(self.factors, problem.momentum(p * units.impulse[None], q * units.reaction))
-        p = p - apply(law.response, problem.contacts.velocity(dv)) / units.speed[None]
-        return self._join(p, q - problem.joints.velocity(dv)[0] / (eps * units.speed))
+        p = p - apply(law.response, problem.contact_rates.velocity(dv)) / units.speed[None]
+        return self._join(p, q - problem.joint_rates.velocity(dv)[0] / (eps * units.speed))
 
     def _join(self, p, q) -> Flat:
         return jnp.concatenate([p.reshape(-1), q])

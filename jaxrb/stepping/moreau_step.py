@@ -153,7 +153,7 @@ def _search(problem: ConeProblem, mean, before, drift, known: Impulse):
         impulse, _, in_the_mean, _ = carry
         solution = search(_biased(problem, mean, in_the_mean), *impulse)
         contact = jnp.where(problem.active[None], solution.impulse, 0.0)
-        after = problem.contacts.velocity(solution.velocity) - drift
+        after = problem.contact_rates.velocity(solution.velocity) - drift
         created = 0.5 * jnp.sum(contact * (before + after))
         creates = ~in_the_mean & (created > allowed * jnp.sum(jnp.abs(contact)))
         impulse = Impulse(contact, solution.reaction)

@@ -17,6 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..math import Quat, Vec3, rotate
+
 # The body of a side that does not move.
 WORLD = -1
 # Sums of more terms are products with a matrix of zeros and ones.
@@ -150,6 +152,20 @@ class Rows(eqx.Module):
         parts += [self.levers[0][:, i] * first[3 + i][None] for i in range(3)]
         parts += [self.levers[1][:, i] * -second[3 + i][None] for i in range(3)]
         return sum(parts[1:], parts[0])
+
+    def turned(self, turn: Quat) -> Rows:
+        """With the levers of each body turned, as from one body frame into another."""
+        zero = jnp.zeros_like(turn.w[:1])
+        padded = Quat(
+            jnp.concatenate([turn.w, zero + 1]),
+            jax.tree.map(lambda leaf: jnp.concatenate([leaf, zero]), turn.v),
+        )
+        levers = []
+        for lever, column in zip(self.levers, self.links.columns, strict=True):
+            own = jax.tree.map(lambda leaf, c=column: take(leaf, c, 0)[None], padded)
+            moved = rotate(own, Vec3(lever[:, 0], lever[:, 1], lever[:, 2]))
+            levers.append(jnp.stack([moved.x, moved.y, moved.z], axis=1))
+        return Rows(self.direction, (levers[0], levers[1]), self.links)
 
     def momentum(self, impulse: Float[Array, "rows n_items"]) -> Float[Array, "6 n_bodies"]:
         """What impulses along the rows add to the momenta: G^T P."""

@@ -65,16 +65,18 @@ class Scene(eqx.Module):
             active: the contacts that take part.
         """
         inertial = self.dynamics.inertial
-        inertia = inertia_arrays(inertial)
+        inertia, joints = inertia_arrays(inertial), self.joint_rows(phase)
         return ConeProblem(
             inertial.mass,
             inertia,
             inverse3(inertia),
             rows.rows,
+            rows.rows,
             self.friction,
             bias.contact,
             active,
-            self._joint_rows(phase),
+            joints,
+            joints,
             bias.joint,
             velocities(phase, inertial),
         )
@@ -89,7 +91,8 @@ class Scene(eqx.Module):
         size = jnp.max(norm(phase.position)) + arms
         return jnp.maximum(largest, 8 * jnp.finfo(size.dtype).eps * size)
 
-    def _joint_rows(self, phase: Phase) -> Rows:
+    def joint_rows(self, phase: Phase) -> Rows:
+        """The rows of all joints."""
         n_bodies = phase.position.x.shape[0]
         if self.joints is None:
             none = jnp.zeros((1, 3, 0), phase.position.x.dtype)

@@ -53,7 +53,7 @@ def tilted(angle, direction):
 def test_a_box_stops_where_it_should():
     """After v^2/(2 mu g), which steps meet exactly but for that in which it stops."""
     mu, speed = jnp.array([0.2, 0.5, 0.9]), jnp.array([1.0, 1.5, 0.7])
-    velocity = speed[:, None] * jnp.array([0.6, 0.8, 0.0])
+    velocity = speed[:, None] * jnp.array([[0.6, 0.8, 0.0]])
     gravity = jnp.array([0.0, 0.0, -G])
     place, after, _, good = jax.vmap(slid, (0, None, 0, None, None))(
         mu, gravity, velocity, 0.0, 1.2
@@ -68,7 +68,7 @@ def test_a_box_stops_where_it_should():
 def test_a_slope_holds_a_box_up_to_the_angle_of_friction():
     """In 36 directions, a millionth below and above."""
     angle = jnp.full(36, 0.4)
-    direction = jnp.arange(36) * (2 * jnp.pi / 36)
+    direction = jnp.arange(36.0) * (2 * jnp.pi / 36)
     gravity = jax.vmap(tilted)(angle, direction)
     many = jax.vmap(slid, (None, 0, None, None, None))
     still = jnp.zeros(3)

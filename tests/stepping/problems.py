@@ -83,10 +83,12 @@ class Scene:
             "inertia": inertia,
             "inverse_inertia": np.stack([np.linalg.inv(inertia[..., k]) for k in range(n)], -1),
             "contacts": self._rows(self.contacts, frame, 3),
+            "contact_rates": self._rows(self.contacts, frame, 3),
             "friction": np.full(m, self.friction),
             "bias": self.bias.T,
             "active": np.ones(m, bool),
             "joints": self._rows(self.pins, lambda: np.eye(3), 1),
+            "joint_rates": self._rows(self.pins, lambda: np.eye(3), 1),
             "drift": np.zeros(3 * len(self.pins)),
             "free": self.free.reshape(n, 6).T,
         } | changes
