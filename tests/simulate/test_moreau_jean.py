@@ -77,8 +77,8 @@ def test_free_flight_keeps_energy_and_momentum():
     large = rb.kinetic_energy(world, final)
     np.testing.assert_allclose(energies[1], energies[0], rtol=0, atol=1e-12 * large)
     np.testing.assert_allclose(
-        rb.angular_momentum(world, final, final.position[0]),
-        rb.angular_momentum(world, start, start.position[0]),
+        rb.angular_momentum(world, final, about=final.position[0]),
+        rb.angular_momentum(world, start, about=start.position[0]),
         rtol=1e-12,
     )
 
