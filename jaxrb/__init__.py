@@ -93,6 +93,7 @@ from .simulate import (
     World as World,
     angular_momentum as angular_momentum,
     constraint_violation as constraint_violation,
+    contact_forces as contact_forces,
     energy as energy,
     gaps as gaps,
     joint_coordinates as joint_coordinates,

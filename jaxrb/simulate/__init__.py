@@ -1,6 +1,7 @@
 """Worlds, methods and the main call."""
 
 from .batch import simulate_batch as simulate_batch
+from .contact_forces import ContactForces as ContactForces, contact_forces as contact_forces
 from .event_driven import LGVCI as LGVCI, EventDriven as EventDriven
 from .joint_observables import (
     joint_coordinates as joint_coordinates,

@@ -187,6 +187,10 @@ class EventDriven(AbstractMethod):
         return system, phase
 
     @property
+    def flight(self):
+        return self.flow
+
+    @property
     def _name(self) -> str:
         return "dt=None" if self.dt is None else 'detect="proved"'
 
@@ -203,7 +207,7 @@ class EventDriven(AbstractMethod):
             progress=progress,
             continuous=self.dt is None,
         )
-        events = self._events(system, grid.dt)
+        events = self.events(system, grid.dt)
         layout = self._blocks(n_bodies, grid.capacity, events.remembers)
         return fly(plan, layout, events, phase, code, grid, times, wanted)
 
@@ -227,7 +231,7 @@ class EventDriven(AbstractMethod):
             return self.max_impacts_per_step
         return 4096 if self.on_zeno == "rest" else max(64, 16 * n_bodies)
 
-    def _events(self, system: System, dt: Float[Array, ""]) -> AbstractEvents:
+    def events(self, system: System, dt: Float[Array, ""]) -> AbstractEvents:
         if system.contacts is None:
             return NoContacts(system) if system.joints is None else Jointed(system)
         tolerance = Tolerance(self.tolerance, self.penetration)

@@ -229,6 +229,20 @@ class AbstractEvents(eqx.Module):
             known: the mode after it, where it happens again.
         """
 
+    def contact_impulse(
+        self, scheme: AbstractFlow, t: Float[Array, ""], duration: Float[Array, ""], phase: Phase
+    ) -> tuple[Float[Array, "3 n_contacts"], Bool[Array, ""]]:
+        """The impulses of all contacts in a flight [N s], the normal ones first, and whether they
+        were found.
+
+        Raises:
+            ValueError: if contacts do not last.
+        """
+        raise ValueError(
+            "contact_forces: contacts do not last with this method. Use "
+            'EventDriven(flow, dt, on_zeno="rest") or MoreauJean(dt).'
+        )
+
     def zeno_time(
         self, t: Float[Array, ""], final: Phase, mode: Mode, code: Int[Array, ""]
     ) -> Float[Array, " n_bodies"]:

@@ -143,6 +143,11 @@ class LastingContacts(AbstractEvents):
 
         return fly
 
+    def contact_impulse(self, scheme, t, duration, phase):
+        flown = self.flow(scheme, t, duration, phase, self.initial_mode(t, phase))
+        start, end = flown.mode.impulses
+        return start.contact + end.contact, flown.error <= 1
+
     def lasting(self, mode: Touching, like):
         return mode.held.reshape(like.shape)
 

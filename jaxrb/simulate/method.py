@@ -9,6 +9,8 @@ import equinox as eqx
 from jaxtyping import Array, Bool, Float, Int
 
 from ..bodies import Phase, State
+from ..flows import AbstractFlow
+from .events import AbstractEvents
 from .recorder import Impact, SaveSpec, Times
 from .system import System
 from .time_grid import TimeGrid
@@ -57,6 +59,15 @@ class AbstractMethod(eqx.Module):
     @abc.abstractmethod
     def build(self, world: World, state: State, args: object) -> tuple[System, Phase]:
         """The component form of a world, for this method."""
+
+    @property
+    @abc.abstractmethod
+    def flight(self) -> AbstractFlow:
+        """The scheme of free bodies."""
+
+    @abc.abstractmethod
+    def events(self, system: System, dt: Float[Array, ""]) -> AbstractEvents:
+        """The events of a world, in steps of a size [s]."""
 
     @abc.abstractmethod
     def window(self, world: World, capacity: int) -> int:

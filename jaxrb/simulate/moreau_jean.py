@@ -162,13 +162,20 @@ class MoreauJean(AbstractMethod):
     def build(self, world, state, args):
         return build(world, state, args, standing=True)
 
+    @property
+    def flight(self):
+        return LieVariational()
+
+    def events(self, system, dt):
+        closed = _CLOSED if self.tolerance is None else self.tolerance
+        return SteppedContacts(system, self._scheme, closed)
+
     def window(self, world, capacity):
         return self._layout(capacity).steps
 
     def run(self, system, phase, code, grid, times, wanted, progress=False):
-        plan = Plan(LieVariational(), EndOfStep(), 1, zeno_ends=True, progress=progress)
-        closed = _CLOSED if self.tolerance is None else self.tolerance
-        events = SteppedContacts(system, self._scheme, closed)
+        plan = Plan(self.flight, EndOfStep(), 1, zeno_ends=True, progress=progress)
+        events = self.events(system, grid.dt)
         return fly(plan, self._layout(grid.capacity), events, phase, code, grid, times, wanted)
 
     def _layout(self, capacity: int) -> CheckpointLayout:

@@ -45,6 +45,12 @@ class ImpactsAndRest(AbstractEvents):
         step = constrained_flow(scheme, t, duration, phase, mode.held, self.system)
         return Flown(*step, mode)
 
+    def contact_impulse(self, scheme, t, duration, phase):
+        held = self.initial_mode(t, phase).held
+        normal = (self._force(t, phase, held) * duration).reshape(-1)
+        none = jnp.zeros_like(normal)
+        return jnp.stack([normal, none, none]), jnp.ones((), bool)
+
     def lasting(self, mode: Resting, like):
         return mode.held
 

@@ -81,6 +81,10 @@ class SteppedContacts(AbstractEvents):
         error = jnp.maximum(step.error, step.missed)
         return Flown(step.phase, error, step.work, carried, step.missed <= 1)
 
+    def contact_impulse(self, scheme, t, duration, phase):
+        flown = self.flow(scheme, t, duration, phase, self.initial_mode(t, phase))
+        return flown.mode.impulse.contact, flown.error <= 1
+
     def contacts(self, t, phase):
         return None
 

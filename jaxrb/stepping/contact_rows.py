@@ -133,3 +133,17 @@ def inertia_arrays(inertial: Inertial) -> Float[Array, "3 3 n_bodies"]:
     """The inertia tensors, body frames [kg m^2]."""
     rows = inertial.inertia.rows()
     return jnp.stack([stacked(row) for row in (rows.row1, rows.row2, rows.row3)])
+
+
+def gyroscopic(inertial: Inertial, phase: Phase) -> Float[Array, "3 3 n_bodies"]:
+    """The derivative of Omega x J Omega by Omega, columns e_i x J Omega + Omega x J e_i (eq:112 of
+    the Siconos notes on Newton and Euler's equations)."""
+    omega, momentum = inertial.angular_velocity(phase), phase.angular_momentum
+    rows = inertial.inertia.rows()
+    one, zero = jnp.ones_like(omega.x), jnp.zeros_like(omega.x)
+    axes = (Vec3(one, zero, zero), Vec3(zero, one, zero), Vec3(zero, zero, one))
+    columns = []
+    for axis, row in zip(axes, (rows.row1, rows.row2, rows.row3), strict=True):
+        column = cross(axis, momentum) + cross(omega, row)
+        columns.append(jnp.stack([column.x, column.y, column.z]))
+    return jnp.stack(columns, axis=1)

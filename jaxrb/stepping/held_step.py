@@ -23,9 +23,9 @@ from ..bodies import Phase
 from ..flows import AbstractFlow
 from ..math import tree_where
 from ..math.autodiff import keep_rule, sparse_jvp
-from .cone import ConeProblem
+from .cone import ConeProblem, inverse3
 from .cone_solver import Tolerances, residual_at, search
-from .contact_rows import ContactRows, pushed
+from .contact_rows import ContactRows, gyroscopic, pushed
 from .linearized import Linearized
 from .scene import Impulse, Scene
 from .solve_cone import answer
@@ -125,7 +125,7 @@ def _search(
     def turn(carry):
         (start, end), residual, _, turns = carry
         there, moved, after, _ = _displaced(flow, start, t, duration, phase, held, scene)
-        displacing = _problem(rows, start, moved, phase, held, scene)
+        displacing = _problem(rows, start, moved, duration, phase, held, scene)
         # Displacements are no more exact than gaps: short flights have large rates of round-off.
         missed, units = residual_at(displacing, *start)
         missed = jnp.maximum(missed - round_off / (duration * units.speed[0]), 0.0)
@@ -158,10 +158,17 @@ def _displaced(flow, impulse: Impulse, t, duration, phase: Phase, held, scene: S
 
 
 def _problem(
-    rows: ContactRows, impulse: Impulse, moved: Impulse, phase: Phase, held, scene: Scene
+    rows: ContactRows, impulse: Impulse, moved: Impulse, duration, phase: Phase, held, scene: Scene
 ) -> ConeProblem:
-    """That of displacements, linear in the impulses around given ones."""
-    plain = scene.problem(rows, phase, scene.nothing(rows), held)
+    """That of displacements, linear in the impulses around given ones.
+
+    A change of the angular momentum turns the body in the step as if its inertia were
+    J + (h/2) d(Omega x J Omega)/dOmega, to second order in the angle of the step.
+    """
+    plain, inertial = scene.problem(rows, phase, scene.nothing(rows), held), scene.dynamics.inertial
+    turning = gyroscopic(inertial, pushed(phase, plain.momentum(*impulse), inertial))
+    inertia = plain.inertia + 0.5 * duration * turning
+    plain = dataclasses.replace(plain, inertia=inertia, inverse_inertia=inverse3(inertia))
     v = plain.velocity(*impulse)
     return dataclasses.replace(
         plain,
@@ -187,7 +194,7 @@ def _(flow, primals, tangents):
 
     rows = scene.rows(t, phase)
     moved = _displaced(flow, impulse, t, duration, phase, held, scene)[1]
-    problem = _problem(rows, impulse, moved, phase, held, scene)
+    problem = _problem(rows, impulse, moved, duration, phase, held, scene)
     linearized = Linearized.of(problem, *impulse, moved.contact)
     x = linearized.flat(*impulse)
 

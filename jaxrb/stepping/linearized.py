@@ -20,9 +20,9 @@ from jaxtyping import Array, Float
 from .cone import ConeProblem, Units
 from .turns import Semismooth, apply, curnier_map
 
-# Repetitions at most: three where the equations are those of a cone problem; each leaves a part
-# like the angle of the step where they are those of a displacement.
-_MOST = 60
+# Turns in a round, and rounds at most. One round is enough where the equations are those of a cone
+# problem; of displacements each turn leaves a part like the square of the angle of the step.
+_TURNS, _ROUNDS = 3, 20
 
 Flat = Float[Array, " n_unknowns"]
 
@@ -124,15 +124,22 @@ def _refined(inverse: Callable[[Flat], Flat], matvec: Callable[[Flat], Flat], ri
     def size(x: Flat):
         return jnp.max(jnp.abs(x), initial=0.0)
 
+    enough = round_off * size(right)
+
+    def repeat(_, x_and_rest):
+        x, rest = x_and_rest
+        x = x + jnp.where(size(rest) > enough, inverse(rest), 0.0)
+        return x, right - matvec(x)
+
     def unfinished(carry):
-        _, rest, before, turns = carry
+        _, rest, before, rounds = carry
         left = size(rest)
-        return (left > round_off * size(right)) & (left <= 0.9 * before) & (turns < _MOST)
+        return (left > enough) & (left <= 0.5 * before) & (rounds < _ROUNDS)
 
     def improve(carry):
-        x, rest, _, turns = carry
-        x = x + inverse(rest)
-        return x, right - matvec(x), size(rest), turns + 1
+        x, rest, _, rounds = carry
+        # What is left may grow for a turn or two on its way.
+        return *jax.lax.fori_loop(0, _TURNS, repeat, (x, rest)), size(rest), rounds + 1
 
     far = jnp.full((), jnp.inf, right.dtype)
     carry = (jnp.zeros_like(right), right, far, jnp.zeros((), jnp.int32))

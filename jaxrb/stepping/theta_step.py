@@ -34,7 +34,7 @@ from ..math.autodiff import keep_rule, sparse_jvp
 from ..math.stumpff import stumpff
 from .cone import ConeProblem, inverse3
 from .cone_solver import search
-from .contact_rows import ContactRows, inertia_arrays, velocities
+from .contact_rows import ContactRows, gyroscopic, inertia_arrays, velocities
 from .moreau_step import Stepped, Surroundings
 from .scene import Impulse, Scene
 from .solve_cone import answer
@@ -144,19 +144,6 @@ def _power(t, phase: Phase, scene: Scene) -> Float[Array, ""]:
     return jnp.sum(dot(wrench.force, inertial.velocity(phase)) + turning)
 
 
-def _gyroscopic(inertial: Inertial, phase: Phase) -> Float[Array, "3 3 n_bodies"]:
-    """The derivative of Omega x I Omega (eq:112): columns e_i x I Omega + Omega x I e_i."""
-    omega, momentum = inertial.angular_velocity(phase), phase.angular_momentum
-    rows = inertial.inertia.rows()
-    one, zero = jnp.ones_like(omega.x), jnp.zeros_like(omega.x)
-    axes = (Vec3(one, zero, zero), Vec3(zero, one, zero), Vec3(zero, zero, one))
-    columns = []
-    for axis, row in zip(axes, (rows.row1, rows.row2, rows.row3), strict=True):
-        column = cross(axis, momentum) + cross(omega, row)
-        columns.append(jnp.stack([column.x, column.y, column.z]))
-    return jnp.stack(columns, axis=1)
-
-
 def _linearized(rule: Rule, v: Velocity, start: Start) -> ConeProblem:
     """The problem of an iteration from v, which is that of the step where v is its solution.
 
@@ -174,7 +161,7 @@ def _linearized(rule: Rule, v: Velocity, start: Start) -> ConeProblem:
         end = moved(rule.theta, h, phase, before, v, inertial)
         last = _force(start.t + h, end, scene)
         force = rule.theta * last + (1 - rule.theta) * first
-        inertia = inertia + h * rule.theta * _gyroscopic(inertial, end)
+        inertia = inertia + h * rule.theta * gyroscopic(inertial, end)
         if rule.follows:
             rows = scene.rows(start.t + h, end)
     bias = scene.nothing(rows)._replace(contact=(-rows.drift).at[0].add(start.returned))

@@ -1,0 +1,97 @@
+"""The forces of contacts that last, of a state."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from ..bodies import State
+from ..stepping.contact_rows import ContactRows, velocities
+from .method import AbstractMethod
+from .system import partners
+from .world import World
+
+# The modes of a contact.
+OPEN, STICK, SLIP = range(3)
+# Slip is none below this part of the speed that loads give a body in a step.
+_NONE = 1e-9
+
+
+class ContactForces(eqx.Module):
+    """Forces at the contact points of a world, of which each pair of solids has one or several.
+
+    Attributes:
+        force: on the body of each contact, along the axes [N], shape (n_contacts, 3).
+        gap: [m], shape (n_contacts,).
+        mode: 0 where a contact is open, 1 where it sticks, 2 where it slides.
+        point: of the body, world frame [m], shape (n_contacts, 3).
+        axes: the normal into the body and two tangents, world frame, shape (n_contacts, 3, 3).
+        solved: whether the forces were found; they are NaN if not.
+        partners: of each contact its body, and what it touches: an obstacle by its index, or a
+            body by its own and the number of obstacles.
+    """
+
+    force: Float[Array, "n_contacts 3"]
+    gap: Float[Array, " n_contacts"]
+    mode: Int[Array, " n_contacts"]
+    point: Float[Array, "n_contacts 3"]
+    axes: Float[Array, "n_contacts 3 3"]
+    solved: Bool[Array, ""]
+    partners: tuple[tuple[int, int], ...] = eqx.field(static=True)
+
+    @property
+    def vector(self) -> Float[Array, "n_contacts 3"]:
+        """The forces on the bodies, world frame [N]; what they touch has the opposite ones."""
+        return jnp.sum(self.force[..., None] * self.axes, axis=-2)
+
+
+def contact_forces(
+    world: World,
+    state: State,
+    method: AbstractMethod,
+    t: float | Float[Array, ""] = 0.0,
+    args: Any = None,
+) -> ContactForces:
+    """The forces at contacts that last, in the mean over the next step from a state.
+
+    Impacts in that step are not seen, but with `MoreauJean(impacts="stepped")`, where they are
+    part of it. Many points that share a load do so in one of many ways; what they give together
+    is unique.
+
+    Args:
+        world, state: the bodies, and where they are and how they move.
+        method: in which contacts last, such as `EventDriven(flow, dt, on_zeno="rest")` or
+            `MoreauJean(dt)`.
+        t: time [s].
+        args: of forces and motions, as of `simulate`.
+
+    Raises:
+        ValueError: if contacts do not last with this method, or nothing can touch anything.
+    """
+    method = method.chosen(world)
+    if method.dt is None:
+        raise ValueError("contact_forces: contacts last in steps; the method must have a dt.")
+    state = method.prepare(world, state)
+    system, phase = method.build(world, state, args)
+    if system.contacts is None:
+        raise ValueError("contact_forces: nothing in this world can touch anything.")
+    dtype = phase.position.x.dtype
+    t, dt = jnp.asarray(t, dtype), jnp.asarray(method.dt, dtype)
+    impulse, solved = method.events(system, dt).contact_impulse(method.flight, t, dt, phase)
+    rows = ContactRows.of(system.contacts.find(t, phase).points(), phase)
+    slip = (rows.rows.velocity(velocities(phase, system.inertial)) - rows.drift)[1:]
+    least = _NONE * dt * system.dynamics.acceleration_scale(t, phase)
+    slides = jnp.hypot(slip[0], slip[1]) > least
+    mode = jnp.where(impulse[0] > 0, jnp.where(slides, SLIP, STICK), OPEN)
+    return ContactForces(
+        jnp.where(solved, impulse / dt, jnp.nan).T,
+        rows.gap,
+        mode.astype(jnp.int32),
+        rows.places(phase)[0].array(),
+        jnp.moveaxis(rows.rows.direction, -1, 0),
+        solved,
+        tuple((int(body), int(other)) for body, other in partners(world, system.contacts)),
+    )

@@ -1,0 +1,268 @@
+"""Contacts that last, with friction: what slides, sticks, lies and is hit, against closed forms."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxrb as rb
+
+G = 9.81
+HALF = (0.2, 0.15, 0.05)
+DT = 0.01
+REST = {"on_zeno": "rest"}
+
+
+def state(position, velocity=(0, 0, 0), angular_velocity=(0, 0, 0), quaternion=(1, 0, 0, 0)):
+    """Of one body, or of several in rows."""
+    row = lambda x: jnp.atleast_2d(jnp.asarray(x, float))  # noqa: E731
+    position = row(position)
+    wide = lambda x: jnp.broadcast_to(row(x), (len(position), row(x).shape[1]))  # noqa: E731
+    return rb.State(position, wide(quaternion), wide(velocity), wide(angular_velocity))
+
+
+def box_world(mu, e=0.0, gravity=(0.0, 0.0, -G), mass=2.0):
+    body = rb.RigidBody(rb.Box(HALF), mass=mass)
+    return rb.World([body], [rb.HalfSpace()], gravity=gravity, contact_law=rb.Coulomb(mu, e))
+
+
+@jax.jit
+def slid(mu, gravity, velocity, spin, t1):
+    """A box that lies on a plane: how it has moved, turned, and how fast it is."""
+    start = state((0, 0, HALF[2]), angular_velocity=(0, 0, 1))
+    start = dataclasses.replace(
+        start,
+        velocity=velocity[None],
+        angular_velocity=start.angular_velocity * spin,
+    )
+    sol = rb.simulate(
+        box_world(mu, gravity=gravity), start, rb.LGVCI(DT, **REST), t1, throw=False, max_steps=128
+    )
+    final = sol.final
+    return final.position[0], final.velocity[0], final.angular_velocity[0], sol.successful
+
+
+def tilted(angle, direction):
+    """Gravity as a slope has it, whose fall line has a direction in the plane."""
+    along = jnp.sin(angle) * jnp.stack([jnp.cos(direction), jnp.sin(direction)])
+    return G * jnp.concatenate([along, -jnp.cos(angle)[None]])
+
+
+def test_a_box_stops_where_it_should():
+    """After v^2/(2 mu g), which steps meet exactly but for that in which it stops."""
+    mu, speed = jnp.array([0.2, 0.5, 0.9]), jnp.array([1.0, 1.5, 0.7])
+    velocity = speed[:, None] * jnp.array([0.6, 0.8, 0.0])
+    gravity = jnp.array([0.0, 0.0, -G])
+    place, after, _, good = jax.vmap(slid, (0, None, 0, None, None))(
+        mu, gravity, velocity, 0.0, 1.2
+    )
+    assert good.all()
+    way = np.linalg.norm(place[:, :2], axis=1)
+    np.testing.assert_allclose(way, speed**2 / (2 * mu * G), atol=float(mu.max()) * G * DT**2 / 8)
+    np.testing.assert_allclose(place[:, 2], HALF[2], atol=1e-15)
+    np.testing.assert_allclose(after, 0.0, atol=1e-13)
+
+
+def test_a_slope_holds_a_box_up_to_the_angle_of_friction():
+    """In 36 directions, a millionth below and above."""
+    angle = jnp.full(36, 0.4)
+    direction = jnp.arange(36) * (2 * jnp.pi / 36)
+    gravity = jax.vmap(tilted)(angle, direction)
+    many = jax.vmap(slid, (None, 0, None, None, None))
+    still = jnp.zeros(3)
+    holds = many(jnp.tan(0.4) + 1e-6, gravity, still, 0.0, 1.0)
+    assert holds[3].all()
+    # Round-off of a thousand steps of g dt each, some 1e-17 m/s.
+    assert np.abs(holds[1]).max() <= 1e-12 and np.abs(holds[0][:, :2]).max() <= 1e-12
+    slides = many(jnp.tan(0.4) - 1e-6, gravity, still, 0.0, 1.0)
+    speed = np.linalg.norm(slides[1][:, :2], axis=1)
+    np.testing.assert_allclose(speed, 1e-6 * G * np.cos(0.4), rtol=1e-6)
+
+
+def test_a_box_that_spins_and_slides_does_so_in_every_lane():
+    """Its velocities are not unique: they must depend neither on the batch nor on the order."""
+    spins = jnp.linspace(-3, 3, 21)
+    velocity = jnp.stack([jnp.linspace(0.2, 1.0, 21), jnp.linspace(0, 0.3, 21), 0 * spins], axis=1)
+    gravity = jnp.array([0.0, 0.0, -G])
+    many = jax.vmap(slid, (None, None, 0, 0, None))
+    together = many(0.3, gravity, velocity, spins, 0.3)
+    assert together[3].all()
+    order = np.random.default_rng(0).permutation(21)
+    permuted = many(0.3, gravity, velocity[order], spins[order], 0.3)
+    for a, b in zip(permuted[:3], together[:3], strict=True):
+        np.testing.assert_allclose(a, b[order], atol=1e-12)
+    for lane in (0, 10, 16):
+        alone = slid(0.3, gravity, velocity[lane], spins[lane], 0.3)
+        for a, b in zip(alone[:3], together[:3], strict=True):
+            np.testing.assert_allclose(a, b[lane], atol=1e-12)
+    # Kinetic energy goes down, and mirror images stay mirror images.
+    assert (np.abs(together[2][:, 2]) <= np.abs(spins) + 1e-12).all()
+
+
+def test_forces_of_contact_carry_the_weight():
+    world = box_world(0.5, gravity=tilted(jnp.asarray(0.3), jnp.asarray(0.7)))
+    for method in (rb.LGVCI(DT, **REST), rb.MoreauJean(DT, impacts="stepped")):
+        found = rb.contact_forces(world, state((0, 0, HALF[2])), method)
+        assert bool(found.solved)
+        total = np.asarray(found.vector).sum(0)
+        np.testing.assert_allclose(total, -2.0 * world.gravity, rtol=1e-12)
+        pressed = np.asarray(found.force[:, 0]) > 0
+        assert pressed.sum() == 4 and (np.asarray(found.mode)[pressed] == 1).all()
+        arms = np.asarray(found.point) - np.asarray([0, 0, HALF[2]])
+        np.testing.assert_allclose(np.cross(arms, found.vector).sum(0), 0.0, atol=1e-11)
+        assert set(found.partners) == {(0, 0)}
+    with pytest.raises(ValueError, match="contacts do not last with this method"):
+        rb.contact_forces(world, state((0, 0, 1)), rb.LGVCI(DT, on_zeno="stop"))
+    with pytest.raises(ValueError, match="must have a dt"):
+        rb.contact_forces(world, state((0, 0, 1)), rb.EventDriven(rb.ExactFlight(), None))
+
+
+@pytest.mark.slow
+def test_derivatives_while_it_slides_and_after_it_has_stopped():
+    """Of the distance v^2/(2 mu g), and of where it slides still, by speed and friction. The step
+    in which it stops leaves an error of the order of the step."""
+    gravity = jnp.array([0.0, 0.0, -G])
+
+    def way(x, t1):
+        return slid(x[1], gravity, jnp.array([1.0, 0.0, 0.0]) * x[0], 0.0, t1)[0][0]
+
+    x = jnp.array([1.0, 0.4])
+    for t1, expected, tolerance in (
+        (0.1, [0.1, -G * 0.1**2 / 2], 1e-11),
+        (1.0, [1 / (0.4 * G), -1 / (2 * 0.4**2 * G)], 2 * DT),
+    ):
+        forward, reverse = jax.jacfwd(way)(x, t1), jax.jacrev(way)(x, t1)
+        np.testing.assert_allclose(forward, expected, atol=tolerance)
+        np.testing.assert_allclose(reverse, forward, atol=1e-11)
+
+
+def thrown_box(x, dt=DT, t1=0.6):
+    """A box that bounces, slides, sticks, tips over and comes to rest."""
+    speed, height, mu, e, mass, spin = x
+    start = state((0, 0, 0.25), (1.0, 0.2, 0.0), (0, 0.5, 1.0), (np.cos(0.05), 0, np.sin(0.05), 0))
+    start = dataclasses.replace(
+        start,
+        position=start.position.at[0, 2].set(height),
+        velocity=start.velocity.at[0, 0].set(speed),
+        angular_velocity=start.angular_velocity.at[0, 2].set(spin),
+    )
+    body = rb.RigidBody(rb.Box((0.3, 0.2, 0.1)), mass=mass)
+    world = rb.World([body], [rb.HalfSpace()], contact_law=rb.Coulomb(mu, e))
+    sol = rb.simulate(world, start, rb.LGVCI(dt, **REST), t1, throw=False, max_steps=64)
+    final = sol.final
+    return jnp.concatenate([final.position[0], final.velocity[0], final.angular_velocity[0]]), sol
+
+
+@pytest.mark.slow
+def test_derivatives_through_bounce_slide_stick_and_rest():
+    """In both modes against differences of the fourth order, whose steps of 1e-6 leave some 1e-8:
+    the answer changes by whole numbers with speed, height, friction, restitution, mass and spin."""
+    x = jnp.array([1.0, 0.25, 0.4, 0.3, 2.0, 1.0])
+    value = jax.jit(lambda x: thrown_box(x)[0])
+    _, sol = jax.jit(thrown_box)(x)
+    assert sol.successful and np.abs(sol.final.velocity).max() < 1e-12
+    h, columns = 1e-6, []
+    for direction in np.eye(6):
+        near, far = (value(x + s * h * direction) - value(x - s * h * direction) for s in (1, 2))
+        columns.append((8 * near - far) / (12 * h))
+    expected = np.stack(columns, axis=1)
+    forward = jax.jit(jax.jacfwd(lambda x: thrown_box(x)[0]))(x)
+    np.testing.assert_allclose(forward, expected, atol=1e-7)
+    weights = jnp.asarray(np.random.default_rng(0).normal(size=9))
+    reverse = jax.jit(jax.grad(lambda x: weights @ thrown_box(x)[0]))(x)
+    np.testing.assert_allclose(reverse, weights @ forward, atol=1e-9)
+
+
+@pytest.mark.slow
+def test_dice_come_to_rest():
+    """On a face, all of them, with less energy than they had."""
+    n, half = 256, 0.05
+    rng = np.random.default_rng(1)
+    body = rb.RigidBody(rb.Box((half,) * 3), mass=0.3)
+    world = rb.World([body], [rb.HalfSpace()], contact_law=rb.Coulomb(0.4, 0.3))
+    turn = rng.normal(size=(n, 1, 4))
+    start = rb.State(
+        jnp.tile(jnp.array([[[0.0, 0.0, 0.6]]]), (n, 1, 1)),
+        jnp.asarray(turn / np.linalg.norm(turn, axis=-1, keepdims=True)),
+        jnp.asarray(rng.normal(size=(n, 1, 3))),
+        jnp.asarray(5 * rng.normal(size=(n, 1, 3))),
+    )
+    sol = rb.simulate_batch(world, start, rb.LGVCI(DT, **REST), 3.0, throw=False)
+    assert sol.successful.mean() >= 0.996
+    good = np.asarray(sol.successful)
+    speed = np.abs(np.asarray(sol.final.velocity))[good].max()
+    assert speed <= 1e-10
+    up = np.abs(np.asarray(sol.final.rotation_matrix)[good, 0, 2]).max(-1)
+    np.testing.assert_allclose(up, 1.0, atol=1e-9)
+    np.testing.assert_allclose(np.asarray(sol.final.position)[good, 0, 2], half, atol=1e-9)
+
+
+@pytest.mark.slow
+def test_a_sphere_slides_and_then_rolls():
+    """After 2 v/(7 mu g) it rolls with 5/7 of its speed, without further loss."""
+    mu, radius = 0.3, 0.1
+    world = rb.World(
+        [rb.RigidBody(rb.Sphere(radius))], [rb.HalfSpace()], contact_law=rb.Coulomb(mu, 0.5)
+    )
+    start = state((0, 0, radius), (1.0, 0, 0))
+    final = rb.simulate(world, start, rb.LGVCI(1e-3, **REST), 0.5).final
+    np.testing.assert_allclose(final.velocity[0], [5 / 7, 0, 0], atol=1e-4)
+    np.testing.assert_allclose(
+        final.angular_velocity[0, 1] * radius, final.velocity[0, 0], atol=1e-12
+    )
+    rolls = 2 / (7 * mu * G)
+    way = rolls - mu * G * rolls**2 / 2 + 5 / 7 * (0.5 - rolls)
+    np.testing.assert_allclose(final.position[0, 0], way, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_a_belt_takes_a_box_along():
+    """A box that is set down on a belt is pulled with mu g until it moves with it."""
+
+    def belt(t, args):
+        zero = 0.0 * t
+        return jnp.stack([0.8 * t, zero, zero]), jnp.stack([zero + 1.0, zero, zero, zero])
+
+    body = rb.RigidBody(rb.Box(HALF))
+    world = rb.World([body], [rb.Moving(rb.HalfSpace(), belt)], contact_law=rb.Coulomb(0.5, 0.0))
+    final = rb.simulate(world, state((0, 0, HALF[2])), rb.LGVCI(DT, **REST), 0.5, args=()).final
+    np.testing.assert_allclose(final.velocity[0], [0.8, 0, 0], atol=1e-10)
+    slides = 0.8 / (0.5 * G)
+    np.testing.assert_allclose(final.position[0, 0], 0.8 * (0.5 - slides / 2), atol=0.5 * G * DT**2)
+
+
+def rack(order):
+    """Three balls that touch each other and a fourth that comes along their axis of symmetry."""
+    r = 0.1
+    places = np.array(
+        [[0, 0, 0], [np.sqrt(3) * r, r, 0], [np.sqrt(3) * r, -r, 0], [-0.35, 0, 0]], float
+    )
+    velocity = np.array([[0, 0, 0]] * 3 + [[1.0, 0, 0]])
+    return state(places[order], velocity[order])
+
+
+@pytest.mark.slow
+def test_impacts_at_one_time_are_symmetric_together():
+    """Whatever the numbers of the balls; one after the other they are not."""
+    world = rb.World(
+        [rb.RigidBody(rb.Sphere(0.1))] * 4, gravity=(0, 0, 0), contact_law=rb.Frictionless(0.9)
+    )
+    orders = jnp.array([[0, 1, 2, 3], [3, 2, 1, 0], [1, 0, 3, 2]])
+
+    def ends(simultaneous):
+        method = rb.LGVCI(0.02, simultaneous=simultaneous, **REST)
+        batch = jax.tree.map(lambda *rows: jnp.stack(rows), *[rack(order) for order in orders])
+        sol = jax.vmap(lambda s: rb.simulate(world, s, method, 0.5, throw=False))(batch)
+        assert sol.successful.all()
+        back = np.argsort(orders, axis=1)
+        return np.take_along_axis(np.asarray(sol.final.velocity), back[:, :, None], axis=1)
+
+    found = ends("together")
+    np.testing.assert_allclose(found, found[:1].repeat(3, 0), atol=1e-12)
+    mirrored = found[0][[0, 2, 1, 3]] * [1, -1, 1]
+    np.testing.assert_allclose(mirrored, found[0], atol=1e-12)
+    np.testing.assert_allclose(found[0].sum(0), [1, 0, 0], atol=1e-12)
+    one_by_one = ends("sequence")
+    np.testing.assert_allclose(one_by_one.sum(1), [[1, 0, 0]] * 3, atol=1e-12)
