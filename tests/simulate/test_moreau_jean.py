@@ -351,7 +351,8 @@ def test_batches_and_single_precision():
     result, together = quick_jit(jax.vmap(run))(jnp.asarray(speeds))
     assert np.all(result == rb.RESULTS.successful)
     alone = np.stack([program(jnp.asarray(speed))[1] for speed in speeds])
-    np.testing.assert_allclose(together, alone, rtol=0, atol=1e-12)
+    # A problem counts as solved at 1e-10 of the velocity that gravity gives in a step, 5e-12 m/s.
+    np.testing.assert_allclose(together, alone, rtol=0, atol=1e-11)
     result, coarse = program(jnp.asarray(speeds[2], jnp.float32))
     assert result == rb.RESULTS.successful
     assert coarse.dtype == jnp.float32
