@@ -77,8 +77,8 @@ def test_free_flight_keeps_energy_and_momentum():
     large = rb.kinetic_energy(world, final)
     np.testing.assert_allclose(energies[1], energies[0], rtol=0, atol=1e-12 * large)
     np.testing.assert_allclose(
-        rb.angular_momentum(world, final, final.position[0]),
-        rb.angular_momentum(world, start, start.position[0]),
+        rb.angular_momentum(world, final, about=final.position[0]),
+        rb.angular_momentum(world, start, about=start.position[0]),
         rtol=1e-12,
     )
 
@@ -351,7 +351,8 @@ def test_batches_and_single_precision():
     result, together = quick_jit(jax.vmap(run))(jnp.asarray(speeds))
     assert np.all(result == rb.RESULTS.successful)
     alone = np.stack([program(jnp.asarray(speed))[1] for speed in speeds])
-    np.testing.assert_allclose(together, alone, rtol=0, atol=1e-12)
+    # A problem counts as solved at 1e-10 of the velocity that gravity gives in a step, 5e-12 m/s.
+    np.testing.assert_allclose(together, alone, rtol=0, atol=1e-11)
     result, coarse = program(jnp.asarray(speeds[2], jnp.float32))
     assert result == rb.RESULTS.successful
     assert coarse.dtype == jnp.float32
