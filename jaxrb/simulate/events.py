@@ -131,9 +131,12 @@ class AbstractEvents(eqx.Module):
         system: the world.
     """
 
-    deferred: ClassVar[bool] = False
     remembers: ClassVar[bool] = False
     system: eqx.AbstractVar[System]
+
+    @property
+    def deferred(self) -> bool:
+        return False
 
     @abc.abstractmethod
     def initial_mode(self, t: Float[Array, ""], phase: Phase) -> Mode:
@@ -152,7 +155,8 @@ class AbstractEvents(eqx.Module):
 
         Where it is flown again, the mode at its end is known.
         """
-        return Flown(*free_flow(scheme, t, duration, phase, self.system), mode)
+        step = free_flow(scheme, t, duration, phase, self.system)
+        return Flown(step.phase, step.error, step.work, mode)
 
     def contacts(self, t: Float[Array, ""], phase: Phase) -> AbstractContacts | None:
         """Where bodies are closest to what they can hit, at a time [s]."""
@@ -259,7 +263,7 @@ class NoContacts(AbstractEvents):
 
     system: System
 
-    def initial_mode(self, t, phase):
+    def initial_mode(self, t, phase) -> Mode:
         return None
 
     def guards(self, t, end, contacts, mode, dt):

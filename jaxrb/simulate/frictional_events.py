@@ -25,7 +25,9 @@ class DirectImpacts(AbstractImpacts):
     They are deferred for the sake of its answer whether they end.
     """
 
-    deferred = True
+    @property
+    def deferred(self):
+        return True
 
     def resolve(self, phase, contacts, event):
         _, _, ended = self._impulse(phase, contacts, event.contact)
@@ -72,7 +74,10 @@ class FrictionalImpacts(AbstractImpacts):
     """
 
     hypothesis: AbstractHypothesis
-    deferred = True
+
+    @property
+    def deferred(self):
+        return True
 
     def resolve(self, phase, contacts, event):
         contact, problem = self._problem(phase, contacts, event.contact)

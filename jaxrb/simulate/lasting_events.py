@@ -126,6 +126,7 @@ class LastingContacts(AbstractEvents):
 
     def flow(self, scheme, t, duration, phase, mode: Touching, known=None):
         contacts = self.contacts(t, phase)
+        assert contacts is not None
         rows = ContactRows.of(contacts.points(), phase)
         slow = jnp.abs(self._speed(rows, phase)) <= self._slow(t, phase)
         held = self._closed(t, contacts, phase) & slow if known is None else known.held
@@ -139,7 +140,8 @@ class LastingContacts(AbstractEvents):
         def fly(t, duration, phase, mode: Touching, known):
             step = free_flow(scheme, t, duration, phase, self.system)
             nothing = jax.tree.map(jnp.zeros_like, mode.impulses)
-            return Flown(*step, dataclasses.replace(mode, impulses=nothing), jnp.ones((), bool))
+            mode = dataclasses.replace(mode, impulses=nothing)
+            return Flown(step.phase, step.error, step.work, mode, jnp.ones((), bool))
 
         return fly
 

@@ -43,7 +43,7 @@ class ImpactsAndRest(AbstractEvents):
 
     def flow(self, scheme, t, duration, phase, mode, known=None):
         step = constrained_flow(scheme, t, duration, phase, mode.held, self.system)
-        return Flown(*step, mode)
+        return Flown(step.phase, step.error, step.work, mode)
 
     def contact_impulse(self, scheme, t, duration, phase):
         held = self.initial_mode(t, phase).held

@@ -18,6 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from .rows import added
+
 # Loops of fewer turns are written out.
 _SHORT = 3
 
@@ -198,11 +200,11 @@ def _put(a: Array, k, value: Array) -> Array:
 
 
 def _matmul(a: Array, b: Array) -> Array:
-    return sum(a[:, k, None] * b[None, k] for k in range(1, 6)) + a[:, 0, None] * b[None, 0]
+    return added(a[:, k, None] * b[None, k] for k in range(6))
 
 
 def _matvec(a: Array, b: Array) -> Array:
-    return sum(a[:, k] * b[k][None] for k in range(1, 6)) + a[:, 0] * b[0][None]
+    return added(a[:, k] * b[k][None] for k in range(6))
 
 
 def inverse6(a: Float[Array, "6 6 ..."]) -> Float[Array, "6 6 ..."]:

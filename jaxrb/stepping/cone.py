@@ -25,7 +25,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .block_matrix import Elimination
-from .rows import Rows, group, moved, take, total
+from .rows import Rows, added, group, moved, take, total
 
 
 class ConeProblem(eqx.Module):
@@ -122,7 +122,7 @@ class ConeProblem(eqx.Module):
         for lever, column in zip(rows.levers, rows.links.columns, strict=True):
             own = take(inverse, column, 1)
             turning = own[1:].reshape(3, 3, *own.shape[1:])
-            moved_by = sum(turning[:, j][None] * lever[:, j][:, None] for j in range(3))
+            moved_by = added(turning[:, j][None] * lever[:, j][:, None] for j in range(3))
             sides.append(length * own[0] + jnp.sum(lever * moved_by, axis=(0, 1)))
         return sides[0] + sides[1]
 
@@ -150,7 +150,9 @@ class ConeProblem(eqx.Module):
             ):
                 diagonal = diagonal + total(_outer(jacobian, pushes[a]), table, 2)
                 others.append(_outer(jacobian, pushes[1 - a]))
-                owners += [numbers.get(pair[:: 1 - 2 * a], -1) - n for pair in rows.links.sides]
+                owners += [
+                    numbers.get((p, q) if a == 0 else (q, p), -1) - n for p, q in rows.links.sides
+                ]
         if len(numbers) > n:
             table = group(np.array(owners), len(numbers) - n)
             diagonal = jnp.concatenate(
@@ -169,15 +171,15 @@ class Units(eqx.Module):
 
 def _applied(response: Float[Array, "k k n"], jacobian: Float[Array, "k 6 n"]):
     k = len(response)
-    return [sum(response[r, q][None] * jacobian[q] for q in range(k)) for r in range(k)]
+    return [added(response[r, q][None] * jacobian[q] for q in range(k)) for r in range(k)]
 
 
 def _outer(jacobian: Float[Array, "k 6 n"], pushes: list[Float[Array, "6 n"]]):
-    return sum(jacobian[r][:, None] * push[None] for r, push in enumerate(pushes))
+    return added(jacobian[r][:, None] * push[None] for r, push in enumerate(pushes))
 
 
 def _times(a: Float[Array, "3 3 ..."], b: Float[Array, "3 ..."]) -> Float[Array, "3 ..."]:
-    return sum(a[:, k] * b[k][None] for k in (1, 2)) + a[:, 0] * b[0][None]
+    return added(a[:, k] * b[k][None] for k in range(3))
 
 
 def adjugate3(a: Float[Array, "3 3 ..."]) -> Float[Array, "3 3 ..."]:
@@ -199,4 +201,4 @@ def adjugate3(a: Float[Array, "3 3 ..."]) -> Float[Array, "3 3 ..."]:
 def inverse3(a: Float[Array, "3 3 ..."]) -> Float[Array, "3 3 ..."]:
     """Of a symmetric matrix."""
     cofactors = adjugate3(a)
-    return cofactors / sum(a[0, k] * cofactors[k, 0] for k in range(3))[None, None]
+    return cofactors / added(a[0, k] * cofactors[k, 0] for k in range(3))[None, None]

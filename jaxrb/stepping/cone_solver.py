@@ -79,7 +79,7 @@ class _State(NamedTuple):
     q: Float[Array, " n_rows"]
     stage: Int[Array, ""]
     start: Int[Array, ""]  # of the interior, by number
-    count: Int[Array, ""]  # turns in this stage
+    in_stage: Int[Array, ""]  # turns
     turns: Int[Array, ""]  # in all
     residual: Float[Array, ""]
     best: tuple[Float[Array, "3 n_contacts"], Float[Array, " n_rows"], Float[Array, ""]]
@@ -243,7 +243,7 @@ def _next(state: _State, point: Point, q, u, residual, problem, tolerances: Tole
     finite = jnp.isfinite(residual)
     better = residual < state.best[2]
     best = _choose(better, (point.p, q, residual), state.best)
-    count, inner = state.count + 1, state.stage == INSIDE
+    count, inner = state.in_stage + 1, state.stage == INSIDE
     reached = residual <= tolerances.reached
     # A polish that no longer improves has reached round-off.
     settled = ~inner & (best[2] <= tolerances.accepted) & ~(residual < 0.5 * state.residual)

@@ -231,9 +231,9 @@ def _(flow, primals, tangents):
     x = linearized.flat(*impulse)
 
     def equations(x, t, duration, phase, scene):
-        known = Impulse(*linearized.impulses(x))
+        known = linearized.impulses(x)
         moved = _displaced(flow, known, t, duration, phase, held, scene).moved
-        return linearized.equations(x, *moved, scene.friction)
+        return linearized.equations(x, moved, scene.friction)
 
     given = (t, duration, phase, scene)
 
@@ -241,4 +241,4 @@ def _(flow, primals, tangents):
         return jax.jvp(lambda x: equations(x, *given), (x,), (dx,))[1]
 
     _, change = sparse_jvp(partial(equations, x), given, (dt, dduration, dphase, dscene))
-    return impulse, Impulse(*linearized.impulses(linearized.follow(matvec, change)))
+    return impulse, linearized.impulses(linearized.follow(matvec, change))

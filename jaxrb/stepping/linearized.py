@@ -18,6 +18,7 @@ from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Float
 
 from .cone import ConeProblem, Units
+from .scene import Impulse
 from .turns import Semismooth, apply, curnier_map
 
 # Turns in a round, and rounds at most. One round is enough where the equations are those of a cone
@@ -59,15 +60,15 @@ class Linearized(eqx.Module):
         p, q = impulse / self.units.impulse[None], reaction / self.units.reaction
         return jnp.concatenate([p.reshape(-1), q])
 
-    def impulses(self, x: Flat):
+    def impulses(self, x: Flat) -> Impulse:
         """Impulses [N s] of the unknowns."""
         p, q = self._split(x)
-        return p * self.units.impulse[None], q * self.units.reaction
+        return Impulse(p * self.units.impulse[None], q * self.units.reaction)
 
-    def equations(self, x: Flat, velocity, joint_velocity, friction) -> Flat:
+    def equations(self, x: Flat, velocities: Impulse, friction) -> Flat:
         """What is zero at a solution, for velocities of contacts and joint rows [m/s]."""
         p, _ = self._split(x)
-        u, w = velocity / self.units.speed[None], joint_velocity / self.units.speed
+        u, w = velocities.contact / self.units.speed[None], velocities.joint / self.units.speed
         missed = jnp.where(self.problem.active[None], curnier_map(p, u, friction), p)
         return jnp.concatenate([missed.reshape(-1), w])
 

@@ -19,7 +19,7 @@ from jaxtyping import Array, Bool, Float
 
 from .block_matrix import inverse6
 from .cone import ConeProblem
-from .rows import WORLD, take, total
+from .rows import WORLD, added, take, total
 
 # Slip below this part of the largest velocity is none.
 _SLIPS = 1e-9
@@ -52,15 +52,15 @@ class Pressure(NamedTuple):
         applies = take((pressed_in > 3.5) & (slipping_in > 0.5), owner, 0) & pressed
         g = jnp.where(pressed[None], basis(problem), 0.0)
         normal = total(g[:, None] * g[None], table, 2)
-        trace = sum(normal[k, k] for k in range(6))
+        trace = added(normal[k, k] for k in range(6))
         ridge = jnp.where(trace > 0, _RIDGE * trace, 1.0)
         unit = jnp.eye(6).astype(p.dtype).reshape(6, 6, *(1,) * trace.ndim)
         normal = normal + ridge[None, None] * unit
         right = total(g * p[:1], table, 1)
         inverse = inverse6(normal)
-        times = lambda x: sum(inverse[:, k] * x[k][None] for k in range(6))  # noqa: E731
+        times = lambda x: added(inverse[:, k] * x[k][None] for k in range(6))  # noqa: E731
         y = times(right)
-        y = y + times(right - sum(normal[:, k] * y[k][None] for k in range(6)))
+        y = y + times(right - added(normal[:, k] * y[k][None] for k in range(6)))
         return Pressure(applies, take(y, owner, 1))
 
     def share(self, problem: ConeProblem) -> Float[Array, " n_contacts"]:

@@ -8,7 +8,9 @@ or bodies; axes of lanes may follow, over which everything is elementwise.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+import operator
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 import equinox as eqx
@@ -109,7 +111,12 @@ def total(array: Float[Array, "..."], table: np.ndarray, axis: int) -> Float[Arr
         pad = [(0, 0)] * array.ndim
         pad[axis] = (0, 1)
         array = jnp.pad(array, pad)
-    return sum(take(array, column, axis) for column in table.T[1:]) + take(array, table[:, 0], axis)
+    return added(take(array, column, axis) for column in table.T)
+
+
+def added(parts: Iterable[Array]) -> Array:
+    """The sum of arrays, term by term: XLA's reductions over short axes are slow."""
+    return functools.reduce(operator.add, parts)
 
 
 def of_lane(number: Array, like: Array) -> Array:
@@ -151,7 +158,7 @@ class Rows(eqx.Module):
         parts = [self.direction[:, i] * relative[i][None] for i in range(3)]
         parts += [self.levers[0][:, i] * first[3 + i][None] for i in range(3)]
         parts += [self.levers[1][:, i] * -second[3 + i][None] for i in range(3)]
-        return sum(parts[1:], parts[0])
+        return added(parts)
 
     def turned(self, turn: Quat) -> Rows:
         """With the levers of each body turned, as from one body frame into another."""
@@ -170,7 +177,7 @@ class Rows(eqx.Module):
     def momentum(self, impulse: Float[Array, "rows n_items"]) -> Float[Array, "6 n_bodies"]:
         """What impulses along the rows add to the momenta: G^T P."""
         linear, first, second = (
-            sum(rows[r] * impulse[r][None] for r in range(len(impulse)))
+            added(rows[r] * impulse[r][None] for r in range(len(impulse)))
             for rows in (self.direction, *self.levers)
         )
         here, there = self.links.of_bodies

@@ -42,14 +42,14 @@ def _(primals, tangents):
     x = linearized.flat(*impulse)
 
     def equations(x, problem: ConeProblem):
-        velocities = _velocities(problem, Impulse(*linearized.impulses(x)))
-        return linearized.equations(x, *velocities, problem.friction)
+        velocities = _velocities(problem, linearized.impulses(x))
+        return linearized.equations(x, velocities, problem.friction)
 
     def matvec(dx):
         return jax.jvp(lambda x: equations(x, problem), (x,), (dx,))[1]
 
     _, change = sparse_jvp(partial(equations, x), primals[:1], tangents[:1])
-    return impulse, Impulse(*linearized.impulses(linearized.follow(matvec, change)))
+    return impulse, linearized.impulses(linearized.follow(matvec, change))
 
 
 def _velocities(problem: ConeProblem, impulse: Impulse) -> Impulse:

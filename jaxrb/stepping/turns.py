@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..math.safe import safe_sqrt
-from .rows import of_lane
+from .rows import added, of_lane
 
 PerContact = Float[Array, "3 n_contacts"]
 
@@ -125,7 +125,7 @@ def _array(entries):
 
 def apply(matrix: Float[Array, "3 3 n_contacts"], x: PerContact) -> PerContact:
     """A matrix of each contact times its vector."""
-    return sum(matrix[:, k] * x[k][None] for k in (1, 2)) + matrix[:, 0] * x[0][None]
+    return added(matrix[:, k] * x[k][None] for k in range(3))
 
 
 class Point(NamedTuple):
