@@ -71,16 +71,17 @@ class EventDriven(AbstractMethod):
             `max_impacts_per_step` more; with on_zeno="rest", 256 per body more; in continuous
             time 32 per body, of which flights in parts take one each. A final state
             without derivatives needs no log and has no such limit.
-        on_zeno: where impacts accumulate, "rest" goes on in sustained frictionless contact, once a
-            bounce is not higher than the tolerance of the gap, until the contact's force would
-            have to pull; "stop" ends the simulation with the code `zeno`. By default "rest" in
-            worlds where impacts can lose energy and contacts can last, if bodies are made of
-            spheres and ellipsoids; "stop" in others. Contacts can last without friction, between
-            free bodies and half-spaces that stay. The flow is then of second order. While none
-            lasts, "rest" makes a batch take about twice as long as "stop", and a gradient four
-            times; programs are about 2.5 times as large. Solids stand on spheres, ellipsoids and
-            corners: boxes, polyhedra and capsules have a contact at each corner or end, and impacts
-            at several of them at one time come one after another; cylinders and cones are refused.
+        on_zeno: where impacts accumulate, "rest" goes on in contacts that last; "stop" ends the
+            simulation with the code `zeno`. Without friction, between free bodies and half-spaces
+            that stay, a contact lasts once a bounce is not higher than the tolerance of the gap,
+            until its force would have to pull; in other worlds once a bounce would take less than a
+            thousandth of a step, and then it sticks, slides or opens (see `LastingContacts`). By
+            default "rest" without friction for bodies made of spheres and ellipsoids where impacts
+            can lose energy, and in worlds with joints other than pins to the world; "stop" in
+            others. The flow is then of second order. While none lasts, "rest" without friction
+            makes a batch take about twice as long as "stop", and a gradient four times; programs
+            are about 2.5 times as large, and with friction larger still. Solids stand on spheres,
+            ellipsoids, corners, ends and rims, and on each other where faces touch.
         detect: "end" looks for penetration at the end of each trial step, as Tran and Leok
             do; "interior" also finds contacts that open again within the step, if their gap falls
             and rises once; "proved" accepts only what is proved to miss no impact, by bounds of
@@ -90,6 +91,12 @@ class EventDriven(AbstractMethod):
         penetration: the depth by which a body may penetrate at the start [m], as measured poses
             and nodes of a shooting method do. A contact that approaches there is an impact at once,
             and one that lies there is pushed out in its first step. By default only round-off.
+        simultaneous: at an impact where several contacts are closed, or bodies have joints,
+            "together" lets all take part in one problem with Newton's restitution: mirror images
+            stay mirror images, and the numbers of bodies do not matter; "sequence" lets one impact
+            follow another, as in Newton's cradle. "together" by default where contacts last with
+            friction, pairs or joints. Elsewhere impacts always follow each other, as one problem
+            would make every program larger; "together" then is an error.
     """
 
     flow: AbstractFlow = eqx.field(static=True)
@@ -166,6 +173,11 @@ class EventDriven(AbstractMethod):
     def prepare(self, world, state):
         if self.detect == "proved":
             _check_provable(self.flow, world)
+        if self.simultaneous == "together" and not self._remembers(world):
+            raise ValueError(
+                'simultaneous="together" needs on_zeno="rest" in a world with friction, pairs, joints '
+                "or obstacles other than half-spaces that stay: elsewhere impacts follow each other."
+            )
         if self.on_zeno != "rest":
             _check_joints(self.flow, world)
         return for_flow(self.flow, state)

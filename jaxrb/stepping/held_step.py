@@ -162,9 +162,11 @@ def _displaced(flow, impulse: Impulse, t, duration, phase: Phase, held, scene: S
     step = flow.step(t, duration, pushed(phase, momentum, scene.dynamics.inertial), scene.dynamics)
     after = scene.rows(t + duration, step.phase)
     (a, b), (a1, b1) = rows.places(phase), rows.places(step.phase)
-    slip = rows.along((a1 - a) - (b1 - b)) / duration - 0.5 * (rows.drift + after.drift)
-    moved = jnp.concatenate([(after.gap / duration)[None], slip[1:]])
-    moved = Impulse(moved, scene.violation(step.phase) / duration)
+    # A flight that is not taken may have no duration.
+    time = jnp.where(duration > 0, duration, 1.0)
+    slip = rows.along((a1 - a) - (b1 - b)) / time - 0.5 * (rows.drift + after.drift)
+    moved = jnp.concatenate([(after.gap / time)[None], slip[1:]])
+    moved = Impulse(moved, scene.violation(step.phase) / time)
     return _Displaced(step.phase, after, moved, step)
 
 
@@ -227,8 +229,8 @@ def _(flow, primals, tangents):
     rows = scene.rows(t, phase)
     displaced = _displaced(flow, impulse, t, duration, phase, held, scene)
     problem = _problem(rows, impulse, displaced, duration, phase, held, scene)
-    linearized = Linearized.of(problem, *impulse, displaced.moved.contact)
-    x = linearized.flat(*impulse)
+    linearized = Linearized.of(problem, impulse, displaced.moved.contact)
+    x = linearized.flat(impulse)
 
     def equations(x, t, duration, phase, scene):
         known = linearized.impulses(x)

@@ -39,14 +39,14 @@ class Linearized(eqx.Module):
     eps: float = eqx.field(static=True)
 
     @staticmethod
-    def of(problem: ConeProblem, impulse, reaction, velocity) -> Linearized:
+    def of(problem: ConeProblem, impulse: Impulse, velocity) -> Linearized:
         """At impulses [N s] that solve a problem with velocities u [m/s]."""
         problem, impulse, velocity = jax.lax.stop_gradient((problem, impulse, velocity))
         units = problem.units()
         # A turn leaves what it adds, and round-off by the square of it: with less no digit is left
         # where arms are long beside the radii of inertia.
         eps = 1e-6 if jnp.finfo(velocity.dtype).eps < 1e-10 else 1e-3
-        p, u = impulse / units.impulse[None], velocity / units.speed[None]
+        p, u = impulse.contact / units.impulse[None], velocity / units.speed[None]
         law = Semismooth.of(p, u, problem.friction, eps)
         law = law._replace(response=jnp.where(problem.active[None, None], law.response, 0.0))
         scaled = law.response * (units.impulse / units.speed)[None, None]
@@ -55,9 +55,10 @@ class Linearized(eqx.Module):
         factors = lanes_last(problem.elimination.factor)(matrix)
         return Linearized(problem, units, law, factors, eps)
 
-    def flat(self, impulse, reaction) -> Flat:
+    def flat(self, impulse: Impulse) -> Flat:
         """The unknowns of impulses [N s]."""
-        p, q = impulse / self.units.impulse[None], reaction / self.units.reaction
+        p = impulse.contact / self.units.impulse[None]
+        q = impulse.joint / self.units.reaction
         return jnp.concatenate([p.reshape(-1), q])
 
     def impulses(self, x: Flat) -> Impulse:
@@ -121,34 +122,38 @@ def _transpose(matrix: Float[Array, "3 3 n_contacts"]) -> Float[Array, "3 3 n_co
 
 
 def _refined(inverse: Callable[[Flat], Flat], matvec: Callable[[Flat], Flat], right: Flat) -> Flat:
-    """The solution of matvec(x) = right by repetition; NaN where it does not come near."""
+    """The solution of matvec(x) = right by repetition; NaN where it does not settle.
+
+    What is left need not vanish: of the transposed equations a part of the right side may have no
+    answer where impulses are not unique. It is in directions in which the equations do not change.
+    """
     round_off = jnp.finfo(right.dtype).eps
+    whole = _size(right)
 
-    def size(x: Flat):
-        return jnp.max(jnp.abs(x), initial=0.0)
-
-    enough = round_off * size(right)
-
-    def repeat(_, x_and_rest):
-        x, rest = x_and_rest
-        x = x + jnp.where(size(rest) > enough, inverse(rest), 0.0)
-        return x, right - matvec(x)
+    def turn(_, state):
+        x, rest, _ = state
+        x = x + inverse(rest)
+        left = right - matvec(x)
+        return x, left, _size(left - rest)
 
     def unfinished(carry):
-        _, rest, before, rounds = carry
-        left = size(rest)
-        return (left > enough) & (left <= 0.5 * before) & (rounds < _ROUNDS)
+        (_, _, change), before, rounds = carry
+        return (change > round_off * whole) & (change <= 0.5 * before) & (rounds < _ROUNDS)
 
     def improve(carry):
-        x, rest, _, rounds = carry
-        # What is left may grow for a turn or two on its way.
-        return *jax.lax.fori_loop(0, _TURNS, repeat, (x, rest)), size(rest), rounds + 1
+        state, _, rounds = carry
+        # The change may grow for a turn or two on its way.
+        return jax.lax.fori_loop(0, _TURNS, turn, state), state[-1], rounds + 1
 
     far = jnp.full((), jnp.inf, right.dtype)
-    carry = (jnp.zeros_like(right), right, far, jnp.zeros((), jnp.int32))
-    x, rest, _, _ = jax.lax.while_loop(unfinished, improve, carry)
-    near = size(rest) <= jnp.sqrt(round_off) * size(right)
-    return jnp.where(near, x, jnp.nan)
+    start = (jnp.zeros_like(right), right, far)
+    carry = (start, far, jnp.zeros((), jnp.int32))
+    (x, _, change), _, _ = jax.lax.while_loop(unfinished, improve, carry)
+    return jnp.where(change <= jnp.sqrt(round_off) * whole, x, jnp.nan)
+
+
+def _size(x: Flat) -> Float[Array, ""]:
+    return jnp.max(jnp.abs(x), initial=0.0)
 
 
 def lanes_last(function: Callable) -> Callable:

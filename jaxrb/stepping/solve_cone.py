@@ -38,8 +38,8 @@ def answer(problem: ConeProblem, known: Impulse) -> Impulse:
 def _(primals, tangents):
     problem, _ = primals
     impulse = keep_rule(answer)(*primals)
-    linearized = Linearized.of(problem, *impulse, _velocities(problem, impulse).contact)
-    x = linearized.flat(*impulse)
+    linearized = Linearized.of(problem, impulse, _velocities(problem, impulse).contact)
+    x = linearized.flat(impulse)
 
     def equations(x, problem: ConeProblem):
         velocities = _velocities(problem, linearized.impulses(x))

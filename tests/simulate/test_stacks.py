@@ -1,6 +1,5 @@
 """Boxes that lie on boxes, with friction: they stay; what falls on them comes to rest."""
 
-import jax
 import numpy as np
 import pytest
 
@@ -13,13 +12,6 @@ BOX = rb.RigidBody(rb.Box(HALF), 1.0)
 LAW = rb.Coulomb(0.5, 0.0)
 FLOOR = rb.HalfSpace((0.0, 0.0, 1.0), 0.0)
 METHOD = rb.EventDriven(rb.LieVariational(), 0.01, on_zeno="rest")
-
-
-@pytest.fixture(autouse=True)
-def promotion():
-    """The rows of velocity problems are multiplied by vectors of one axis less."""
-    with jax.numpy_rank_promotion("allow"):
-        yield
 
 
 def state(position, quaternion=(1.0, 0, 0, 0), velocity=(0.0, 0, 0), spin=(0.0, 0, 0)):
