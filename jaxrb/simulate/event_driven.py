@@ -17,6 +17,7 @@ from .._validate import (
     step_size,
 )
 from ..bodies import ConstantForce, State
+from ..bodies.joints.base import AbstractMovingJoint
 from ..contact import HalfSpaceContacts, flat_at_rest
 from ..flows import AbstractFlow, ExactFlight, LieVariational
 from .detectors import EndOfStep, Interior
@@ -175,11 +176,18 @@ class EventDriven(AbstractMethod):
             _check_provable(self.flow, world)
         if self.simultaneous == "together" and not self._remembers(world):
             raise ValueError(
-                'simultaneous="together" needs on_zeno="rest" in a world with friction, pairs, joints '
-                "or obstacles other than half-spaces that stay: elsewhere impacts follow each other."
+                'simultaneous="together" needs on_zeno="rest", in a world with friction, pairs, '
+                "joints or obstacles other than half-spaces that stay: elsewhere impacts follow "
+                "each other."
             )
         if self.on_zeno != "rest":
             _check_joints(self.flow, world)
+        for index, joint in enumerate(world.joints):
+            if isinstance(joint, AbstractMovingJoint) and joint.stops_or_rubs:
+                raise ValueError(
+                    f"World.joints[{index}]: limits and dry friction of joints do not act in a "
+                    "simulation yet; leave them out."
+                )
         return for_flow(self.flow, state)
 
     def build(self, world, state, args):

@@ -1,0 +1,167 @@
+"""Worlds whose bodies are joined, in motion: against ordinary differential equations, conservation
+laws and statics. The joints themselves are tested with the bodies."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.integrate import solve_ivp
+
+import jaxrb as rb
+
+pytestmark = pytest.mark.slow
+
+G, LENGTH = 9.81, 0.5
+ROD = rb.RigidBody(rb.Box((0.02, 0.02, LENGTH / 2)), mass=1.0)
+TOP, BOTTOM = (0, 0, LENGTH / 2), (0, 0, -LENGTH / 2)
+
+
+def hung(angles, rates):
+    """Rods that hang from each other, turned about y by angles from the vertical."""
+    positions, turns, velocities, spins = [], [], [], []
+    place, speed = np.zeros(3), np.zeros(3)
+    for angle, rate in zip(angles, rates, strict=True):
+        down = np.array([-np.sin(angle), 0, -np.cos(angle)])
+        moves = rate * np.array([-np.cos(angle), 0, np.sin(angle)])
+        positions.append(place + LENGTH / 2 * down)
+        velocities.append(speed + LENGTH / 2 * moves)
+        place, speed = place + LENGTH * down, speed + LENGTH * moves
+        turns.append([np.cos(angle / 2), 0, np.sin(angle / 2), 0])
+        spins.append([0, rate, 0])
+    return rb.State(*(jnp.asarray(x, float) for x in (positions, turns, velocities, spins)))
+
+
+def double_pendulum(**options):
+    joints = [
+        rb.Hinge(0, axis=(0, 1, 0), anchor=TOP),
+        rb.Hinge(1, axis=(0, 1, 0), anchor=TOP, other=0, other_anchor=BOTTOM),
+    ]
+    return rb.World([ROD, ROD], [], joints=joints, **options)
+
+
+def exact_double_pendulum(angles, rates, times):
+    """By the equations of Lagrange, angles from the vertical: the mass matrix couples the rods by
+    the cosine of the angle between them."""
+    inertia = float(ROD.inertia_matrix[1, 1])
+    a = inertia + LENGTH**2 / 4 + LENGTH**2  # of the first, with the second at its end
+    b, c = inertia + LENGTH**2 / 4, LENGTH**2 / 2
+
+    def rate(_, x):
+        (p, q), (dp, dq) = x[:2], x[2:]
+        mass = np.array([[a, c * np.cos(p - q)], [c * np.cos(p - q), b]])
+        pull = -G * LENGTH * np.array([1.5 * np.sin(p), 0.5 * np.sin(q)])
+        turn = c * np.sin(p - q) * np.array([-(dq**2), dp**2])
+        return np.concatenate([x[2:], np.linalg.solve(mass, pull + turn)])
+
+    start, accuracy = [*angles, *rates], {"rtol": 1e-12, "atol": 1e-12}
+    found = solve_ivp(rate, (0, times[-1]), start, "DOP853", times, **accuracy)
+    return found.y[:2].T
+
+
+def angle_of(states):
+    q = np.asarray(states.quaternion)
+    return 2 * np.arctan2(q[..., 2], q[..., 0])
+
+
+def test_a_double_pendulum_swings_as_lagrange_says():
+    """To second order in the step; joints hold to round-off, and the energy does not drift."""
+    angles, rates, t1 = (1.2, -0.4), (0.5, 2.0), 1.0
+    errors = []
+    world, start = double_pendulum(), hung(angles, rates)
+    for dt in (0.01, 0.005):
+        sol = rb.simulate(world, start, rb.LGVCI(dt), t1, save=rb.SaveAt(every=1))
+        expected = exact_double_pendulum(angles, rates, np.asarray(sol.ts))
+        off = angle_of(sol.states) - expected
+        errors.append(np.abs((off + np.pi) % (2 * np.pi) - np.pi).max())
+        place, rate = jax.vmap(lambda s: jnp.stack(rb.joint_violations(world, s)))(
+            sol.states
+        ).transpose(1, 0, 2)
+        assert np.abs(place).max() <= 1e-12 and np.abs(rate).max() <= 1e-11
+        energy = np.asarray(jax.vmap(lambda s: rb.energy(world, s))(sol.states))
+        assert np.abs(energy - energy[0]).max() <= 200 * dt**2
+    assert 3.6 <= errors[0] / errors[1] <= 4.4
+
+
+def test_derivatives_of_a_double_pendulum():
+    """By gravity, mass, an anchor and the start, in both modes against differences of the fourth
+    order, whose steps of 1e-3 leave 1e-9."""
+
+    def final(x):
+        start = hung((1.2, -0.4), (0.5, 2.0))
+        joints = [
+            rb.Hinge(0, axis=(0, 1, 0), anchor=TOP),
+            rb.Hinge(1, axis=(0, 1, 0), anchor=TOP, other=0, other_anchor=BOTTOM, damping=x[2]),
+        ]
+        rods = [ROD, rb.RigidBody(rb.Box((0.02, 0.02, LENGTH / 2)), mass=x[1])]
+        world = rb.World(rods, [], joints=joints, gravity=jnp.array([0.0, 0.0, -1.0]) * x[0])
+        end = rb.simulate(world, start, rb.LGVCI(0.01), 0.4).final
+        return jnp.concatenate([end.position.reshape(-1), end.velocity.reshape(-1)])
+
+    x, h = jnp.array([G, 1.0, 0.1]), 1e-3
+    value, columns = jax.jit(final), []
+    for direction in np.eye(3):
+        near, far = (value(x + s * h * direction) - value(x - s * h * direction) for s in (1, 2))
+        columns.append((8 * near - far) / (12 * h))
+    forward = jax.jit(jax.jacfwd(final))(x)
+    np.testing.assert_allclose(forward, np.stack(columns, axis=1), atol=1e-8)
+    weights = jnp.asarray(np.random.default_rng(0).normal(size=12))
+    reverse = jax.jit(jax.grad(lambda x: weights @ final(x)))(x)
+    np.testing.assert_allclose(reverse, weights @ forward, atol=1e-10)
+
+
+@pytest.mark.parametrize("part", [{"limits": (-1.0, 1.0)}, {"friction": 0.1}])
+def test_what_does_not_act_yet_is_refused(part):
+    joints = [rb.Hinge(0, axis=(0, 1, 0), anchor=TOP, **part)]
+    with pytest.raises(ValueError, match=r"World.joints\[0\]: limits and dry friction"):
+        rb.simulate(rb.World([ROD], joints=joints), hung((0.1,), (0.0,)), rb.LGVCI(0.01), 0.1)
+
+
+def test_a_loop_with_redundant_rows_goes_round():
+    """Four bars, one of them the world: four hinges have 20 rows, of which 17 are independent. As a
+    parallelogram its middle bar stays parallel to the ground."""
+    half = LENGTH / 2
+    bar = rb.RigidBody(rb.Box((0.02, 0.02, half)), mass=1.0)
+    y, flat = (0, 1, 0), (np.sqrt(0.5), 0, np.sqrt(0.5), 0)
+    joints = [
+        rb.Hinge(0, axis=y, anchor=BOTTOM),
+        rb.Hinge(2, axis=y, anchor=BOTTOM, other_anchor=(LENGTH, 0, 0)),
+        rb.Hinge(1, axis=y, anchor=BOTTOM, other=0, other_anchor=TOP, reference=flat),
+        rb.Hinge(1, axis=y, anchor=TOP, other=2, other_anchor=TOP, reference=flat),
+    ]
+    world = rb.World([bar] * 3, [], joints=joints, gravity=(0, 0, 0))
+    rate = 3.0
+    start = rb.State(
+        jnp.array([[0, 0, half], [half, 0, LENGTH], [LENGTH, 0, half]], float),
+        jnp.array([[1, 0, 0, 0], flat, [1, 0, 0, 0]], float),
+        jnp.array([[rate * half, 0, 0], [rate * LENGTH, 0, 0], [rate * half, 0, 0]]),
+        jnp.array([[0, rate, 0], [0, 0, 0], [0, rate, 0]], float),
+    )
+    place, speed = rb.joint_violations(world, start)
+    np.testing.assert_allclose(np.concatenate([place, speed]), 0, atol=1e-15)
+    sol = rb.simulate(world, start, rb.LGVCI(0.01), 2.0, save=rb.SaveAt(every=1))
+    place = np.asarray(jax.vmap(lambda s: rb.joint_violations(world, s)[0])(sol.states))
+    assert np.abs(place).max() <= 1e-12
+    turn = np.asarray(sol.states.quaternion)[:, 1]
+    np.testing.assert_allclose(np.abs(turn @ np.array(flat)), 1.0, atol=1e-12)
+    # Without gravity a parallelogram turns evenly: no energy is stored anywhere.
+    np.testing.assert_allclose(sol.states.angular_velocity[:, 0, 1], rate, atol=1e-10)
+
+
+def test_joined_bodies_hit_and_rest():
+    """Two balls that a rod holds apart fall on a plane with friction and come to lie there."""
+    ball = rb.RigidBody(rb.Sphere(0.1), mass=1.0)
+    rod = rb.Distance(0, (0, 0, 0), 0.5, other=1)
+    world = rb.World([ball, ball], [rb.HalfSpace()], joints=[rod], contact_law=rb.Coulomb(0.5, 0.3))
+    start = rb.State(
+        jnp.array([[0, 0, 0.5], [0.3, 0, 0.9]]),
+        jnp.array([[1.0, 0, 0, 0]] * 2),
+        jnp.zeros((2, 3)),
+        jnp.zeros((2, 3)),
+    )
+    sol = rb.simulate(world, start, rb.LGVCI(0.01), 3.0, save=rb.SaveAt(every=5))
+    apart = np.diff(np.asarray(sol.states.position), axis=1)[:, 0]
+    np.testing.assert_allclose(np.linalg.norm(apart, axis=1), 0.5, atol=1e-12)
+    np.testing.assert_allclose(sol.final.position[:, 2], 0.1, atol=1e-9)
+    energy = np.asarray(jax.vmap(lambda s: rb.energy(world, s))(sol.states))
+    # The flow of order two leaves its error in flight; impacts and friction only take.
+    assert energy[-1] < energy[0] and (np.diff(energy) <= 2e-2).all()
