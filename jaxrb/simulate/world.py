@@ -32,8 +32,8 @@ class World(eqx.Module):
             one of them. Any solid, half-space or cavity (`Complement`, `Difference`) whose gap to
             the bodies can be computed.
         joints: any number of `Pin`, `Hinge`, `Slider`, `Weld` and `Distance`, between bodies and
-            to the world. The flows, as in `EventDriven`, know worlds whose joints are pins to the
-            world, at most one for each body.
+            to the world. A flow by itself knows worlds whose joints are pins to the world, at most
+            one for each body; others need `EventDriven(..., on_zeno="rest")`, their default.
         gravity: acceleration, world frame [m/s^2], shape (3,).
         contact_law: what happens at an impact, any law; by default `Frictionless()`, without any
             loss.

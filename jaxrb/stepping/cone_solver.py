@@ -41,6 +41,7 @@ class Tolerances(NamedTuple):
     accepted: float  # residual of an answer
     reached: float  # residual at which turns end
     near: float  # residual from which semismooth turns take over
+    coarse: float  # residual from which they are tried where the interior comes no nearer
     proximal: float  # term of the semismooth turns
     product: float  # least mean product aimed at in the interior
 
@@ -48,8 +49,8 @@ class Tolerances(NamedTuple):
     def of(dtype) -> Tolerances:
         """For a precision."""
         if jnp.finfo(dtype).eps < 1e-10:
-            return Tolerances(1e-12, 1e-10, 2e-13, 1e-7, 1e-6, 1e-13)
-        return Tolerances(1e-5, 3e-5, 2e-6, 1e-3, 1e-3, 1e-6)
+            return Tolerances(1e-12, 1e-10, 2e-13, 1e-7, 1e-3, 1e-6, 1e-13)
+        return Tolerances(1e-5, 3e-5, 2e-6, 1e-3, 1e-2, 1e-3, 1e-6)
 
 
 # Stages of a problem.
@@ -251,26 +252,30 @@ def _next(state: _State, point: Point, q, u, residual, problem, tolerances: Tole
     lost = ~finite | (residual > 10 * state.residual) | (count >= _MOST_TURNS)
     lost &= ~inner & ~ended
     near = inner & (residual <= tolerances.near)
-    stuck = inner & (~finite | (count >= _MOST_INSIDE)) & ~near
+    # What the interior does not come near to may yet be polished from its best.
+    tried = inner & (count >= _MOST_INSIDE) & ~near
+    stalled = tried & (best[2] <= tolerances.coarse)
+    stuck = (tried & ~stalled) | (inner & ~finite)
+    stalled &= finite
     # Linear pressures may not solve it, where they would have to pull.
     again = lost & (state.stage == POLISH) & ~state.plain
     anew = (lost & ~again) | stuck
     start = jnp.where(anew & (state.stage != WARM), state.start + 1, state.start)
     exhausted = anew & (start >= len(_STARTS))
-    stage = jnp.where(anew, INSIDE, jnp.where(near, POLISH, state.stage))
+    stage = jnp.where(anew, INSIDE, jnp.where(near | stalled, POLISH, state.stage))
     stage = jnp.where(ended | exhausted, ENDED, stage).astype(jnp.int32)
 
     found = _choose(near, (point.p, q), state.inner)
     p = _choose(near, level(problem, point.p, u), point.p)
-    p, q = _choose(again, found, (p, q))
+    p, q = _choose(again, found, _choose(stalled, best[:2], (p, q)))
     sizes = jnp.asarray(_STARTS, residual.dtype)
     fresh = _start_inside(point, sizes.at[start].get(mode="clip"))
     point = _choose(anew, fresh, point._replace(p=p))
     q = jnp.where(anew[None], 0.0, q)
-    changed = anew | near | again
+    changed = anew | near | stalled | again
     count = jnp.where(changed, 0, count)
     residual = jnp.where(changed, jnp.inf, residual)
-    plain = (state.plain | again) & ~near & ~anew
+    plain = (state.plain | again | stalled) & ~near & ~anew
     turns = state.turns + 1
     return _State(point, q, stage, start, count, turns, residual, best, found, plain)
 

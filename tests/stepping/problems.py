@@ -92,7 +92,10 @@ class Scene:
             "drift": np.zeros(3 * len(self.pins)),
             "free": self.free.reshape(n, 6).T,
         } | changes
-        convert = lambda x: jnp.asarray(x, bool if np.asarray(x).dtype == bool else dtype)  # noqa: E731
+
+        def convert(x):
+            return jnp.asarray(x, bool if jnp.issubdtype(jnp.result_type(x), bool) else dtype)
+
         return ConeProblem(
             **{
                 name: value if isinstance(value, Rows) else convert(value)
@@ -164,18 +167,23 @@ def pile(n, seed, friction=0.4):
     """Balls in a heap that touch their neighbours, at random velocities."""
     rng = np.random.default_rng(seed)
     places = [np.zeros(3)]
-    for _ in range(n - 1):
+    while len(places) < n:
         step = Rotation.random(random_state=rng).as_matrix()[0]
-        places.append(places[rng.integers(len(places))] + 0.2 * step)
+        place = places[rng.integers(len(places))] + 0.2 * step
+        if min(np.linalg.norm(place - other) for other in places) > 0.2 - 1e-9:
+            places.append(place)
+    masses = rng.uniform(0.5, 2, n)
     bodies = [
-        (m, np.full(3, 0.4 * m * 0.01), place, np.eye(3))
-        for m, place in zip(rng.uniform(0.5, 2, n), places, strict=True)
+        (m, np.full(3, 0.004 * m), place, np.eye(3))
+        for m, place in zip(masses, places, strict=True)
     ]
     contacts = []
     for j in range(n):
         for i in range(j):
             apart = places[j] - places[i]
-            if np.linalg.norm(apart) < 0.2 + 1e-9:
-                normal = apart / np.linalg.norm(apart)
-                contacts.append((j, i, places[i] + 0.1 * normal, normal))
+            distance = np.linalg.norm(apart)
+            # Some that are nearly in contact are taken for closed: more than a tree.
+            if distance < 0.23:
+                normal = apart / distance
+                contacts.append((j, i, (places[i] + places[j]) / 2, normal))
     return Scene(bodies, contacts, friction, rng.normal(size=(n, 6)))
