@@ -392,6 +392,7 @@ def test_files_hold_joints(tmp_path):
     assert all(map(np.array_equal, jax.tree.leaves(found), jax.tree.leaves(world)))
 
 
+STOPS = rb.LGVCI(0.1, on_zeno="stop")
 BALL = rb.RigidBody(rb.Sphere(0.1))
 ONE = rb.State(np.zeros((1, 3)), np.eye(1, 4), np.zeros((1, 3)), np.zeros((1, 3)))
 TWO = rb.State(np.zeros((2, 3)), np.eye(1, 4).repeat(2, 0), *np.zeros((2, 2, 3)))
@@ -454,17 +455,17 @@ TWO = rb.State(np.zeros((2, 3)), np.eye(1, 4).repeat(2, 0), *np.zeros((2, 2, 3))
             r"Motor.joint must be a Hinge or a Slider; World.joints\[0\] is a Weld",
         ),
         (
-            lambda: rb.simulate(rb.World([BALL], joints=[rb.Hinge(0, Y)]), ONE, rb.LGVCI(0.1), 1.0),
-            r"World.joints\[0\] is a Hinge. Use MoreauJean",
+            lambda: rb.simulate(rb.World([BALL], joints=[rb.Hinge(0, Y)]), ONE, STOPS, 1.0),
+            r"World.joints\[0\] is a Hinge. Use EventDriven",
         ),
         (
             lambda: rb.simulate(
                 rb.World([BALL, BALL], joints=[rb.Pin(0, Y, other=1)]),
                 TWO,
-                rb.LGVCI(0.1),
+                STOPS,
                 1.0,
             ),
-            r"World.joints\[0\] is a Pin between two bodies. Use MoreauJean",
+            r"World.joints\[0\] is a Pin between two bodies. Use EventDriven",
         ),
         (
             lambda: rb.constraint_violation(rb.World([BALL], joints=[rb.Weld(0)]), ONE),

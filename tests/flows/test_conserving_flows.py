@@ -521,10 +521,13 @@ PIN = rb.Pin(0, (0, 0, 1.0))
         (lambda: rb.Pin(0, (0, 0, 1.0), (np.inf, 0, 0)), r"Pin.point must be finite"),
         (lambda: rb.World([BALL], joints=[rb.Pin(1, (0, 0, 1.0))]), r"there is no body 1"),
         (
-            lambda: fly(
-                rb.World([BALL], joints=[PIN, PIN]), spinning(), FLOWS["QUAT.EM"], 0.1, 1.0
+            lambda: rb.simulate(
+                rb.World([BALL], joints=[PIN, PIN]),
+                spinning(),
+                rb.EventDriven(FLOWS["QUAT.EM"], 0.1, on_zeno="stop"),
+                1.0,
             ),
-            r"at most one Pin for each; World.joints\[1\] is one more Pin.*Use MoreauJean",
+            r"at most one Pin for each; World.joints\[1\] is one more Pin.*Use EventDriven",
         ),
         (lambda: rb.World([BALL], joints=PIN), r"put brackets around"),
         (
