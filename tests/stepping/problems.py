@@ -1,5 +1,6 @@
 """Problems of frictional contact, for the library and as dense matrices of an own making."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from scipy.spatial.transform import Rotation
@@ -98,7 +99,7 @@ class Scene:
 
         return ConeProblem(
             **{
-                name: value if isinstance(value, Rows) else convert(value)
+                name: jax.tree.map(convert, value) if isinstance(value, Rows) else convert(value)
                 for name, value in numbers.items()
             }
         )
@@ -116,7 +117,7 @@ class Scene:
                     moved = body != WORLD
                     lever.append([self._row(body, place, a)[1] if moved else a * 0 for a in own])
         shape = lambda x: np.moveaxis(np.array(x, float).reshape(-1, k, 3), 0, -1)  # noqa: E731
-        direction, first, second = (jnp.asarray(shape(x)) for x in (directions, *levers))
+        direction, first, second = (shape(x) for x in (directions, *levers))
         return Rows(direction, (first, second), Links(sides, len(self.bodies)))
 
 
