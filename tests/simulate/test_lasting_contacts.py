@@ -12,6 +12,7 @@ import jaxrb as rb
 G = 9.81
 HALF = (0.2, 0.15, 0.05)
 DT = 0.01
+DOWN = np.array([[0.0, 0.0, -G]])
 REST = {"on_zeno": "rest"}
 
 
@@ -44,6 +45,16 @@ def slid(mu, gravity, velocity, spin, t1):
     return final.position[0], final.velocity[0], final.angular_velocity[0], sol.successful
 
 
+LANES = 36
+EVERY_LANE = jax.jit(jax.vmap(slid))
+
+
+def many(n, *numbers):
+    """The first n of as many boxes as one program of all tests has."""
+    wide = [np.resize(x, (LANES, *np.shape(x)[1:])) for x in map(np.asarray, numbers)]
+    return [found[:n] for found in EVERY_LANE(*map(jnp.asarray, wide))]
+
+
 def tilted(angle, direction):
     """Gravity as a slope has it, whose fall line has a direction in the plane."""
     along = jnp.sin(angle) * jnp.stack([jnp.cos(direction), jnp.sin(direction)])
@@ -54,10 +65,7 @@ def test_a_box_stops_where_it_should():
     """After v^2/(2 mu g), which steps meet exactly but for that in which it stops."""
     mu, speed = jnp.array([0.2, 0.5, 0.9]), jnp.array([1.0, 1.5, 0.7])
     velocity = speed[:, None] * jnp.array([[0.6, 0.8, 0.0]])
-    gravity = jnp.array([0.0, 0.0, -G])
-    place, after, _, good = jax.vmap(slid, (0, None, 0, None, None))(
-        mu, gravity, velocity, 0.0, 1.2
-    )
+    place, after, _, good = many(3, mu, DOWN, velocity, [0.0], [1.2])
     assert good.all()
     way = np.linalg.norm(place[:, :2], axis=1)
     np.testing.assert_allclose(way, speed**2 / (2 * mu * G), atol=float(mu.max()) * G * DT**2 / 8)
@@ -70,13 +78,12 @@ def test_a_slope_holds_a_box_up_to_the_angle_of_friction():
     angle = jnp.full(36, 0.4)
     direction = jnp.arange(36.0) * (2 * jnp.pi / 36)
     gravity = jax.vmap(tilted)(angle, direction)
-    many = jax.vmap(slid, (None, 0, None, None, None))
-    still = jnp.zeros(3)
-    holds = many(jnp.tan(0.4) + 1e-6, gravity, still, 0.0, 1.0)
+    still = np.zeros((1, 3))
+    holds = many(36, [np.tan(0.4) + 1e-6], gravity, still, [0.0], [1.0])
     assert holds[3].all()
     # Round-off of a thousand steps of g dt each, some 1e-17 m/s.
     assert np.abs(holds[1]).max() <= 1e-12 and np.abs(holds[0][:, :2]).max() <= 1e-12
-    slides = many(jnp.tan(0.4) - 1e-6, gravity, still, 0.0, 1.0)
+    slides = many(36, [np.tan(0.4) - 1e-6], gravity, still, [0.0], [1.0])
     speed = np.linalg.norm(slides[1][:, :2], axis=1)
     np.testing.assert_allclose(speed, 1e-6 * G * np.cos(0.4), rtol=1e-6)
 
@@ -85,16 +92,14 @@ def test_a_box_that_spins_and_slides_does_so_in_every_lane():
     """Its velocities are not unique: they must depend neither on the batch nor on the order."""
     spins = jnp.linspace(-3, 3, 21)
     velocity = jnp.stack([jnp.linspace(0.2, 1.0, 21), jnp.linspace(0, 0.3, 21), 0 * spins], axis=1)
-    gravity = jnp.array([0.0, 0.0, -G])
-    many = jax.vmap(slid, (None, None, 0, 0, None))
-    together = many(0.3, gravity, velocity, spins, 0.3)
+    together = many(21, [0.3], DOWN, velocity, spins, [0.3])
     assert together[3].all()
     order = np.random.default_rng(0).permutation(21)
-    permuted = many(0.3, gravity, velocity[order], spins[order], 0.3)
+    permuted = many(21, [0.3], DOWN, velocity[order], spins[order], [0.3])
     for a, b in zip(permuted[:3], together[:3], strict=True):
         np.testing.assert_allclose(a, b[order], atol=1e-12)
     for lane in (0, 10, 16):
-        alone = slid(0.3, gravity, velocity[lane], spins[lane], 0.3)
+        alone = slid(0.3, jnp.asarray(DOWN[0]), velocity[lane], spins[lane], 0.3)
         for a, b in zip(alone[:3], together[:3], strict=True):
             np.testing.assert_allclose(a, b[lane], atol=1e-12)
     # Kinetic energy goes down, and mirror images stay mirror images.
