@@ -127,8 +127,13 @@ def _refined(inverse: Callable[[Flat], Flat], matvec: Callable[[Flat], Flat], ri
     What is left need not vanish: of the transposed equations a part of the right side may have no
     answer where impulses are not unique. It is in directions in which the equations do not change.
     """
-    round_off = jnp.finfo(right.dtype).eps
-    whole = _size(right)
+    info = jnp.finfo(right.dtype)
+    round_off = info.eps
+    # Derivatives of what has come to rest die away from step to step, until numbers end: in the
+    # unit of the right side the last of them have as many digits as the first.
+    unit = _size(right)
+    unit = jnp.where(unit < info.smallest_normal, 1.0, unit)
+    right = right / unit
 
     def turn(_, state):
         x, rest, _ = state
@@ -138,7 +143,7 @@ def _refined(inverse: Callable[[Flat], Flat], matvec: Callable[[Flat], Flat], ri
 
     def unfinished(carry):
         (_, _, change), before, rounds = carry
-        return (change > round_off * whole) & (change <= 0.5 * before) & (rounds < _ROUNDS)
+        return (change > round_off) & (change <= 0.5 * before) & (rounds < _ROUNDS)
 
     def improve(carry):
         state, _, rounds = carry
@@ -149,7 +154,7 @@ def _refined(inverse: Callable[[Flat], Flat], matvec: Callable[[Flat], Flat], ri
     start = (jnp.zeros_like(right), right, far)
     carry = (start, far, jnp.zeros((), jnp.int32))
     (x, _, change), _, _ = jax.lax.while_loop(unfinished, improve, carry)
-    return jnp.where(change <= jnp.sqrt(round_off) * whole, x, jnp.nan)
+    return jnp.where(change <= jnp.sqrt(round_off), x * unit, jnp.nan)
 
 
 def _size(x: Flat) -> Float[Array, ""]:

@@ -125,7 +125,6 @@ def test_forces_of_contact_carry_the_weight():
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(reason="by friction, after it has stopped, the equations do not settle: NaN")
 def test_derivatives_while_it_slides_and_after_it_has_stopped():
     """Of the distance v^2/(2 mu g), and of where it slides still, by speed and friction. The step
     in which it stops leaves an error of the order of the step."""
