@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from ..bodies import Phase, State
+from .contact_forces import ContactForces
 from .method import Run
 from .observables import energy
 from .recorder import Impact, compact
@@ -30,6 +32,7 @@ def assemble(
     ts: Float[Array, " n"],
     n_impacts: int,
     run: Run,
+    contacts: Callable[[Float[Array, ""], Phase], ContactForces] | None,
 ) -> Solution:
     """The solution of a run.
 
@@ -40,6 +43,7 @@ def assemble(
         ts: the times saved [s].
         n_impacts: the capacity of the record of impacts.
         run: what the method has found.
+        contacts: the forces of contacts at a time, if they are to be saved.
     """
     at_end = run.steps >= grid.n_steps
     code = jnp.where(
@@ -65,6 +69,7 @@ def assemble(
         impacts=_impacts(run, n_impacts, grid, system, world),
         zeno_time=jnp.take(run.zeno_time, np.argsort(body_order(world))),
         stats=stats,
+        contacts=None if contacts is None else jax.vmap(contacts)(ts, saved),
     )
 
 

@@ -8,10 +8,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from ..bodies import State
+from ..bodies import Phase, State
 from ..stepping.contact_rows import ContactRows, velocities
 from .method import AbstractMethod
-from .system import partners
+from .system import System, partners
 from .world import World
 
 # The modes of a contact.
@@ -22,6 +22,8 @@ _NONE = 1e-9
 
 class ContactForces(eqx.Module):
     """Forces at the contact points of a world, of which each pair of solids has one or several.
+
+    `Solution.contacts` has a leading axis over the times saved, on all but `partners`.
 
     Attributes:
         force: on the body of each contact, along the axes [N], shape (n_contacts, 3).
@@ -76,10 +78,26 @@ def contact_forces(
         raise ValueError("contact_forces: contacts last in steps; the method must have a dt.")
     state = method.prepare(world, state)
     system, phase = method.build(world, state, args)
+    dtype = phase.position.x.dtype
+    dt = jnp.asarray(method.dt, dtype)
+    return forces_of(world, system, method, jnp.asarray(t, dtype), dt, phase)
+
+
+def forces_of(
+    world: World,
+    system: System,
+    method: AbstractMethod,
+    t: Float[Array, ""],
+    dt: Float[Array, ""],
+    phase: Phase,
+) -> ContactForces:
+    """`contact_forces` of a phase of a system, in a step of size dt [s].
+
+    Raises:
+        ValueError: as `contact_forces` does.
+    """
     if system.contacts is None:
         raise ValueError("contact_forces: nothing in this world can touch anything.")
-    dtype = phase.position.x.dtype
-    t, dt = jnp.asarray(t, dtype), jnp.asarray(method.dt, dtype)
     impulse, solved = method.events(system, dt).contact_impulse(method.flight, t, dt, phase)
     rows = ContactRows.of(system.contacts.find(t, phase).points(), phase)
     slip = (rows.rows.velocity(velocities(phase, system.inertial)) - rows.drift)[1:]

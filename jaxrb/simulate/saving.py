@@ -11,6 +11,7 @@ from jaxtyping import Array, Bool, Float, Int
 from .._text import described, readable
 from .._validate import positive_number, real_array, require
 from ..bodies import State
+from .contact_forces import ContactForces
 from .describe import describe_impacts, describe_solution
 from .results import RESULTS
 from .unread import CODES, STATES, notice
@@ -30,6 +31,8 @@ class SaveAt(eqx.Module):
             into the flight they fall in.
         final: save at t1 only.
         impacts: capacity of the record of impacts; 0 keeps none.
+        contacts: whether to save the forces of contacts that last, as `contact_forces` gives them,
+            at the same times.
     """
 
     every: int | None = eqx.field(static=True)
@@ -37,6 +40,7 @@ class SaveAt(eqx.Module):
     ts: Float[np.ndarray, " n"] | Float[Array, " n"] | None
     final: bool = eqx.field(static=True)
     impacts: int = eqx.field(static=True)
+    contacts: bool = eqx.field(static=True)
 
     def __init__(
         self,
@@ -46,6 +50,7 @@ class SaveAt(eqx.Module):
         ts=None,
         final: bool = False,
         impacts: int = 0,
+        contacts: bool = False,
     ):
         if (every is not None) + (ts is not None) + bool(final) != 1:
             raise ValueError("SaveAt needs exactly one of every=..., ts=... and final=True.")
@@ -60,6 +65,7 @@ class SaveAt(eqx.Module):
         self.ts = None if ts is None else _times(ts)
         self.final = bool(final)
         self.impacts = int(impacts)
+        self.contacts = bool(contacts)
 
 
 def _times(ts) -> np.ndarray | Array:
@@ -146,6 +152,8 @@ class Solution(eqx.Module):
             the end of the simulation, with "rest" the body's first sustained contact begins.
             With friction, or where bodies touch each other, it is not predicted: NaN after `zeno`.
         stats: counts of the work done.
+        contacts: the forces of contacts that last at the times saved, with
+            SaveAt(contacts=True); None without.
     """
 
     ts: Float[Array, " n_saves"]
@@ -156,6 +164,7 @@ class Solution(eqx.Module):
     impacts: Impacts
     zeno_time: Float[Array, " n_bodies"]
     stats: Stats
+    contacts: ContactForces | None = None
 
     def __getattribute__(self, name: str):
         if name in CODES or name in STATES:

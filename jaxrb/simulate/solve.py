@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
@@ -15,6 +16,7 @@ from jaxtyping import Array, Float
 from .._validate import one_of, raise_inside, time_number
 from ..bodies import State
 from .assemble import assemble
+from .contact_forces import forces_of
 from .method import AbstractMethod
 from .progress import progress_bar
 from .recorder import SaveSpec
@@ -105,6 +107,7 @@ class Program(NamedTuple):
     method: AbstractMethod  # without its step size
     wanted: SaveSpec
     n_impacts: int
+    contacts: bool
     failed: str
     args: tuple  # what of the arguments is no number: leaves and structure
 
@@ -131,6 +134,8 @@ class Task(NamedTuple):
         t0, t1 = time_number(t0, "t0"), time_number(t1, "t1")
         if isinstance(t0, float) and isinstance(t1, float) and t1 < t0:
             raise ValueError(f"t1 must not lie before t0; got t0 = {t0}, t1 = {t1}.")
+        if save is not None and save.contacts and method.dt is None:
+            raise ValueError("SaveAt.contacts: contacts last in steps; the method must have a dt.")
         if args is not None and not world.takes_args:
             raise ValueError(
                 "args must be None: no force and no motion in this world takes arguments."
@@ -148,6 +153,7 @@ class Task(NamedTuple):
                 method if method.dt is None else eqx.tree_at(lambda m: m.dt, method, 0.0),
                 when.wanted,
                 save.impacts,
+                save.contacts,
                 one_of(failed, ("keep", "nan"), "failed"),
                 (tuple(leaves), structure),
             ),
@@ -165,10 +171,9 @@ class Task(NamedTuple):
         def cut(leaf):
             return leaf[(*lanes, kept)]
 
-        parts = (solution.ts, solution.states, solution.reached)
-        return eqx.tree_at(
-            lambda sol: (sol.ts, sol.states, sol.reached), solution, jax.tree.map(cut, parts)
-        )
+        names = ("ts", "states", "reached", "contacts")
+        parts = {name: getattr(solution, name) for name in names}
+        return dataclasses.replace(solution, **jax.tree.map(cut, parts))
 
 
 def solve(world: World, state: State, numbers: Numbers, program: Program, progress: bool = False):
@@ -182,7 +187,12 @@ def solve(world: World, state: State, numbers: Numbers, program: Program, progre
     in_order = numbers.in_order & (grid.t1 >= grid.t0) & (grid.dt > 0)
     code = jnp.where((code == Code.successful) & ~in_order, jnp.int32(Code.invalid_times), code)
     run = method.run(system, phase, code, grid, numbers.times, program.wanted, progress)
-    solution = assemble(world, state, args, system, grid, numbers.ts, program.n_impacts, run)
+
+    def contacts(t, phase):
+        return forces_of(world, system, method, t, grid.dt, phase)
+
+    kept = contacts if program.contacts else None
+    solution = assemble(world, state, args, system, grid, numbers.ts, program.n_impacts, run, kept)
     return _marked(solution) if program.failed == "nan" else solution
 
 
@@ -195,11 +205,16 @@ def _marked(solution: Solution) -> Solution:
     def mark(tree, reached):
         return jax.tree.map(lambda leaf: _present(leaf, reached), tree)
 
-    return eqx.tree_at(
+    marked = eqx.tree_at(
         lambda sol: (sol.states, sol.final),
         solution,
         (mark(solution.states, solution.reached), mark(solution.final, solution.successful)),
     )
+    if solution.contacts is None:
+        return marked
+    numbers, rest = eqx.partition(solution.contacts, eqx.is_inexact_array)
+    contacts = eqx.combine(mark(numbers, solution.reached), rest)
+    return dataclasses.replace(marked, contacts=contacts)
 
 
 def _present(leaf: Array, reached: Array) -> Array:
