@@ -17,6 +17,7 @@ from ..shapes import Sphere
 from ..shapes.base import AbstractShape
 from .base import AbstractContacts, AbstractContactSet, Chosen
 from .body_pairs import BodyContacts, Kinds, n_points
+from .joint_limits import JointLimits
 from .moving import Moving
 from .narrow_phase import prepare
 from .obstacles import with_obstacles
@@ -119,8 +120,10 @@ def all_contacts(
     pinned: Sequence[bool],
     args: Any,
     standing: bool,
+    limits: JointLimits | None,
 ) -> AbstractContactSet | None:
-    """The contacts of bodies with obstacles and with each other; None if nothing can touch.
+    """The contacts of bodies with obstacles, with each other, and of joints with their stops; None
+    if nothing can touch.
 
     Args:
         bodies: those of one kind of shape next to each other.
@@ -129,6 +132,7 @@ def all_contacts(
         pinned: which bodies turn about a point.
         args: of the motions of obstacles.
         standing: whether contacts can last (see `HalfSpaceContacts.of`).
+        limits: of joints; they come last.
 
     Raises:
         ValueError: naming both, if the gap between two of the solids cannot be computed.
@@ -136,6 +140,8 @@ def all_contacts(
     sets = with_obstacles(bodies, obstacles, args, standing)
     if pairs:
         sets += _between(bodies, pairs, pinned, len(obstacles), standing)
+    if limits is not None:
+        sets.append(limits)
     if len(sets) > 1:
         return MixedContacts(tuple(sets))
     return sets[0] if sets else None

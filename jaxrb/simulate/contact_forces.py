@@ -104,12 +104,15 @@ def forces_of(
     least = _NONE * dt * system.dynamics.acceleration_scale(t, phase)
     slides = jnp.hypot(slip[0], slip[1]) > least
     mode = jnp.where(impulse[0] > 0, jnp.where(slides, SLIP, STICK), OPEN)
+    pairs = partners(world, system.contacts)
+    # Stops of joints, which come last, have neither points nor axes.
+    n = int((pairs[:, 1] < len(world.obstacles) + len(world.bodies)).sum())
     return ContactForces(
-        jnp.where(solved, impulse / dt, jnp.nan).T,
-        rows.gap,
-        mode.astype(jnp.int32),
-        rows.places(phase)[0].array(),
-        jnp.moveaxis(rows.rows.direction, -1, 0),
+        jnp.where(solved, impulse / dt, jnp.nan).T[:n],
+        rows.gap[:n],
+        mode.astype(jnp.int32)[:n],
+        rows.places(phase)[0].array()[:n],
+        jnp.moveaxis(rows.rows.direction, -1, 0)[:n],
         solved,
-        tuple((int(body), int(other)) for body, other in partners(world, system.contacts)),
+        tuple((int(body), int(other)) for body, other in pairs[:n]),
     )

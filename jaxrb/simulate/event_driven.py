@@ -183,10 +183,10 @@ class EventDriven(AbstractMethod):
         if self.on_zeno != "rest":
             _check_joints(self.flow, world)
         for index, joint in enumerate(world.joints):
-            if isinstance(joint, AbstractMovingJoint) and joint.stops_or_rubs:
+            if isinstance(joint, AbstractMovingJoint) and joint.friction is not None:
                 raise ValueError(
-                    f"World.joints[{index}]: limits and dry friction of joints do not act in a "
-                    "simulation yet; leave them out."
+                    f"World.joints[{index}]: dry friction of joints does not act in a "
+                    "simulation yet; leave it out."
                 )
         return for_flow(self.flow, state)
 

@@ -93,11 +93,13 @@ class Impacts(eqx.Module):
         count: how many there were in all, more than N included.
         time: [s]; unused slots hold infinity.
         pair: indices of the body and of what it hit, shape (N, 2): an obstacle, or, counted
-            after all obstacles, another body; unused slots hold -1.
+            after all obstacles, another body, or, counted after all bodies, the joint that came
+            to its limit; unused slots hold -1.
         impulse: on the body, world frame [N s], shape (N, 3); unused slots hold 0, as in
             what follows.
         position: of the contact point, world frame [m], shape (N, 3).
-        normal: from what it hit into the body, world frame, shape (N, 3).
+        normal: from what it hit into the body, world frame, shape (N, 3); 0 at limits of joints,
+            where the position is that of the joint.
         before, after: the states just before and after, leading axis N.
     """
 

@@ -16,8 +16,8 @@ from ..bodies.forces import joint_loads
 from ..bodies.joints.rows import JointRows
 from ..bodies.rigid_body import possible_inertia
 from ..bodies.state import UNIT_TOLERANCE, check_bodies, from_phase, to_phase
-from ..contact import AbstractContactSet, AtHalfSpaces, Moving, all_contacts
-from ..impact import AbstractContactLaw
+from ..contact import AbstractContactSet, AtHalfSpaces, JointLimits, Moving, all_contacts
+from ..impact import AbstractContactLaw, Frictionless
 from ..impact.laws import law_of_each
 from ..math import Vec3, cross, dot
 from .results import Code, first_failure
@@ -97,16 +97,26 @@ def build(
     place = np.argsort(order)
     pairs = [(int(place[i]), int(place[j])) for i, j in world.pairs]
     pinned = [pin is not None for pin in pins]
+    in_rows = not pivots or world.joints_beyond_pins is not None
+    joints = joint_rows(world, inertial) if in_rows else None
+    limits = None
+    if standing and joints is not None and joints.limited is not None:
+        first_joint = len(world.obstacles) + len(world.bodies)
+        limits = JointLimits(joints.limited, JointRows.arcs(joints.limited, inertial), first_joint)
     contacts = all_contacts(
-        bodies, world.obstacles, pairs, pinned=pinned, args=args, standing=standing
+        bodies,
+        world.obstacles,
+        pairs,
+        pinned=pinned,
+        args=args,
+        standing=standing,
+        limits=limits,
     )
     if contacts is not None and any(pinned) and world.frictional:
         _check_pinned_friction(world, contacts)
     dynamics = _dynamics(world, inertial, args, order)
     law = world.contact_law if contacts is None else _law(world, contacts)
     ranks = None if contacts is None else _ranks(world, contacts)
-    in_rows = not pivots or world.joints_beyond_pins is not None
-    joints = joint_rows(world, inertial) if in_rows else None
     system = System(dynamics, contacts, law, joints, ranks)
     return system, to_phase(jax.tree.map(lambda leaf: _permute(leaf, order), state), inertial)
 
@@ -146,11 +156,16 @@ def joint_rows(world: World, inertial: Inertial) -> JointRows | None:
 
 def _law(world: World, contacts: AbstractContactSet) -> AbstractContactLaw:
     """The law of the world, with one entry for each contact where some have their own."""
-    if not world.pair_laws:
+    listed = partners(world, contacts)
+    stops = listed[:, 1] >= len(world.obstacles) + len(world.bodies)
+    if not world.pair_laws and not stops.any():
         return world.contact_law
     laws: list[AbstractContactLaw] = [world.contact_law]
     own = np.zeros(contacts.number, int)
-    listed = partners(world, contacts)
+    if stops.any():
+        dtype = jnp.asarray(world.contact_law.restitution).dtype
+        laws.append(Frictionless(jnp.zeros((), dtype)))
+        own[stops] = 1
     for special in world.pair_laws:
         laws.append(special.law)
         for pair in special.partners(len(world.obstacles)):
@@ -160,10 +175,10 @@ def _law(world: World, contacts: AbstractContactSet) -> AbstractContactLaw:
 
 def partners(world: World, contacts: AbstractContactSet) -> Int[np.ndarray, "n_contacts 2"]:
     """The body of each contact and what it can hit, by their numbers in the world, where bodies
-    are counted after all obstacles."""
+    are counted after all obstacles, and joints with limits after all bodies."""
     n_obstacles, order = len(world.obstacles), body_order(world)
     first, second = contacts.partners.T
-    with_body = second >= n_obstacles
+    with_body = (second >= n_obstacles) & (second < n_obstacles + len(order))
     of_body = n_obstacles + order[np.where(with_body, second - n_obstacles, 0)]
     return np.stack([order[first], np.where(with_body, of_body, second)], axis=1)
 

@@ -1,4 +1,4 @@
-"""Contact points as rows of a velocity problem."""
+"""Contact points, and stops of joints, as rows of a velocity problem."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..bodies import Inertial, Phase
+from ..contact import Stops
 from ..contact.points import ContactPoints, Points
 from ..math import Quat, Vec3, cross, dot, rotate, rotate_inverse, zeros_like
 from .rows import WORLD, Links, Rows
@@ -33,17 +34,18 @@ class ContactRows(eqx.Module):
     drift: Float[Array, "3 n_contacts"]
 
     @staticmethod
-    def of(points: Sequence[ContactPoints], phase: Phase) -> ContactRows:
+    def of(points: Sequence[ContactPoints | Stops], phase: Phase) -> ContactRows:
         """Of all contact points of a phase."""
         n_bodies = phase.position.x.shape[0]
         if not points:
             return ContactRows._none(phase)
-        found = [_row(one, phase) for one in points]
+        found = [_of_stops(x) if isinstance(x, Stops) else _row(x, phase) for x in points]
         sides = [pair for pairs, _ in found for pair in pairs]
+        single = sum(len(x.gap) for x in points if isinstance(x, Stops))
         numbers = [own for _, own in found]
         join = lambda *leaves: jnp.concatenate(leaves, axis=-1)  # noqa: E731
         gap, round_off, direction, levers, arms, drift = jax.tree.map(join, *numbers)
-        rows = Rows(direction, levers, Links(sides, n_bodies))
+        rows = Rows(direction, levers, Links(sides, n_bodies, single))
         return ContactRows(gap, round_off, rows, arms, drift)
 
     @staticmethod
@@ -121,6 +123,22 @@ def _row(points: ContactPoints, phase: Phase):
     pairs = list(zip(*bodies, strict=True))
     numbers = (points.gap, points.round_off, direction, tuple(levers), tuple(arms), drift)
     return pairs, numbers
+
+
+def _of_stops(stops: Stops):
+    """What `_row` gives of contact points: of stops only the first of the three rows is any."""
+    first, second = stops.directions.sides
+    alone = lambda row: jnp.stack([row, *[jnp.zeros_like(row)] * 2])  # noqa: E731
+    zero = zeros_like(first.linear)
+    numbers = (
+        stops.gap,
+        stops.round_off,
+        alone(stacked(first.linear)),
+        (alone(stacked(first.lever)), alone(-stacked(second.lever))),
+        (zero, zero),
+        stacked(zero),
+    )
+    return list(zip(first.incidence.bodies, second.incidence.bodies, strict=True)), numbers
 
 
 def _side(side: Points, axes: tuple[Vec3, Vec3, Vec3], phase: Phase):

@@ -33,21 +33,24 @@ class Links:
     Attributes:
         sides: of each item its two bodies, or `WORLD`.
         n_bodies: of the world.
+        single: how many items at the end are no points of a face.
     """
 
-    def __init__(self, sides: Sequence[tuple[int, int]], n_bodies: int):
+    def __init__(self, sides: Sequence[tuple[int, int]], n_bodies: int, single: int = 0):
         self.sides = tuple((int(a), int(b)) for a, b in sides)
         self.n_bodies = n_bodies
+        self.single = single
 
     def __eq__(self, other):
         return (
             isinstance(other, Links)
             and self.sides == other.sides
             and self.n_bodies == other.n_bodies
+            and self.single == other.single
         )
 
     def __hash__(self):
-        return hash((self.sides, self.n_bodies))
+        return hash((self.sides, self.n_bodies, self.single))
 
     def __len__(self):
         return len(self.sides)
@@ -67,12 +70,12 @@ class Links:
     @cached_property
     def of_pairs(self) -> tuple[np.ndarray, np.ndarray] | None:
         """The items of each pair of bodies as a table, and the pair of each item; None where no
-        pair has more than three, which are independent."""
+        pair has more than three, which are independent. A single item counts as a pair."""
         if not self.sides:
             return None
-        _, owner, count = np.unique(
-            np.array(self.sides), axis=0, return_inverse=True, return_counts=True
-        )
+        number = np.arange(len(self) + 1) - (len(self) - self.single)
+        keys = [(*pair, max(k, -1)) for pair, k in zip(self.sides, number[:-1], strict=True)]
+        _, owner, count = np.unique(np.array(keys), axis=0, return_inverse=True, return_counts=True)
         owner = owner.reshape(-1)
         return (group(owner, len(count)), owner) if count.max() > 3 else None
 

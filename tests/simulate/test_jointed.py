@@ -109,10 +109,9 @@ def test_derivatives_of_a_double_pendulum():
     np.testing.assert_allclose(reverse, weights @ forward, atol=1e-10)
 
 
-@pytest.mark.parametrize("part", [{"limits": (-1.0, 1.0)}, {"friction": 0.1}])
-def test_what_does_not_act_yet_is_refused(part):
-    joints = [rb.Hinge(0, axis=(0, 1, 0), anchor=TOP, **part)]
-    with pytest.raises(ValueError, match=r"World.joints\[0\]: limits and dry friction"):
+def test_what_does_not_act_yet_is_refused():
+    joints = [rb.Hinge(0, axis=(0, 1, 0), anchor=TOP, friction=0.1)]
+    with pytest.raises(ValueError, match=r"World.joints\[0\]: dry friction"):
         rb.simulate(rb.World([ROD], joints=joints), hung((0.1,), (0.0,)), rb.LGVCI(0.01), 0.1)
 
 

@@ -62,11 +62,6 @@ class AbstractMovingJoint(AbstractJoint):
     friction: eqx.AbstractVar[Float[Array, ""] | None]
 
     @property
-    def stops_or_rubs(self) -> bool:
-        """Whether it has limits or dry friction."""
-        return self.limits is not None or self.friction is not None
-
-    @property
     def other_axis(self) -> Float[Array, "3"]:
         """The axis in the frame of the other body, or of the world, as long as `axis`."""
         turn = Quat.of(self.reference).normalized()

@@ -15,7 +15,7 @@ from ..inertial import Inertial
 from ..phase import Phase
 from .base import AbstractJoint
 from .constraints import CONSTRAINTS, AbstractConstraint
-from .coordinates import JointCoordinates
+from .coordinates import Angles, JointCoordinates
 from .ends import Directions, Ends
 from .frames import basis
 
@@ -63,6 +63,19 @@ class JointRows(eqx.Module):
             JointCoordinates.of(joints, dtype, place),
             JointCoordinates.of(joints, dtype, place, having="limits"),
             JointCoordinates.of(joints, dtype, place, having="friction"),
+        )
+
+    @staticmethod
+    def arcs(coordinates: JointCoordinates, inertial: Inertial) -> Float[Array, " n_coordinates"]:
+        """Lengths that stand for a unit of each coordinate [m]: of angles the radius
+        `AbstractConstraint.scale`."""
+        return jnp.concatenate(
+            [
+                _scale(part.ends, inertial)
+                if isinstance(part, Angles)
+                else jnp.ones_like(part.ends.anchor.x)
+                for part in coordinates.parts
+            ]
         )
 
     @property
