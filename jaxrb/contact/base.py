@@ -23,6 +23,7 @@ from .clearance import Clearance, Proof, View
 from .single import Side, SingleContact
 
 if TYPE_CHECKING:
+    from .joint_limits import Stops
     from .points import ContactPoints
 
 
@@ -91,9 +92,9 @@ class AbstractContacts(eqx.Module):
         """What is known of the one contact for which `which` holds; zero and none without one."""
 
     @abc.abstractmethod
-    def points(self) -> tuple[ContactPoints, ...]:
-        """The same contacts as rows of points, whose bodies are known; in the order of the gaps,
-        one row after the other."""
+    def points(self) -> tuple[ContactPoints | Stops, ...]:
+        """The same contacts as rows of points, whose bodies are known, and of stops of joints; in
+        the order of the gaps, one row after the other."""
 
     def single(self, phase: Phase, which: Bool[Array, "..."], inertial: Inertial) -> SingleContact:
         """The one contact for which `which` holds; without one, some contact that recedes."""

@@ -6,8 +6,6 @@ length: of a hinge the arc at a radius that is a unit of measurement alone. It m
 
 from __future__ import annotations
 
-import dataclasses
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -15,8 +13,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..bodies import Inertial, Phase
+from ..bodies.incidence import Incidence
 from ..bodies.joints.coordinates import JointCoordinates
-from ..bodies.joints.ends import Directions
+from ..bodies.joints.ends import Directions, Side
 from ..math import Vec3, dot, norm, zeros_like
 from .base import AbstractContacts, AbstractContactSet, Chosen, ContactKinematics
 from .single import at
@@ -104,17 +103,10 @@ class JointLimits(AbstractContactSet):
         place = norm(along.sides[0].incidence.gather(phase.position)) + norm(anchor)
         place = place + arc * jnp.maximum(jnp.abs(coordinates.lower), jnp.abs(coordinates.upper))
         round_off = 8 * jnp.finfo(arc.dtype).eps * jax.lax.stop_gradient(place)
-        twice = lambda a: jnp.concatenate([a, a])  # noqa: E731
+        twice = lambda tree: jax.tree.map(lambda a: jnp.concatenate([a, a]), tree)  # noqa: E731
         sides = []
         for side in along.sides:
-            both = jax.tree.map(
-                lambda leaf: jnp.concatenate([leaf * arc, -leaf * arc]), (side.linear, side.lever)
-            )
-            bodies = dataclasses.replace(side.incidence, bodies=side.incidence.bodies * 2)
-            sides.append(type(side)(bodies, *both))
-        return Stops(
-            jnp.concatenate([below, above]),
-            twice(round_off),
-            Directions((sides[0], sides[1])),
-            jax.tree.map(twice, anchor),
-        )
+            bodies = Incidence(side.incidence.bodies * 2)
+            sides.append(Side(bodies, twice(side.linear), twice(side.lever)))
+        both = Directions((sides[0], sides[1])).times(jnp.concatenate([arc, -arc]))
+        return Stops(jnp.concatenate([below, above]), twice(round_off), both, twice(anchor))

@@ -17,7 +17,6 @@ from .._validate import (
     step_size,
 )
 from ..bodies import ConstantForce, State
-from ..bodies.joints.base import AbstractMovingJoint
 from ..contact import HalfSpaceContacts, flat_at_rest
 from ..flows import AbstractFlow, ExactFlight, LieVariational
 from .detectors import EndOfStep, Interior
@@ -182,12 +181,6 @@ class EventDriven(AbstractMethod):
             )
         if self.on_zeno != "rest":
             _check_joints(self.flow, world)
-        for index, joint in enumerate(world.joints):
-            if isinstance(joint, AbstractMovingJoint) and joint.friction is not None:
-                raise ValueError(
-                    f"World.joints[{index}]: dry friction of joints does not act in a "
-                    "simulation yet; leave it out."
-                )
         return for_flow(self.flow, state)
 
     def build(self, world, state, args):

@@ -31,7 +31,8 @@ class Touching(eqx.Module):
     """The mode of a world whose contacts may last.
 
     Attributes:
-        held: the contacts that took part in the last flight, of shape (n_contacts,).
+        held: the contacts that took part in the last flight, of shape (n_contacts,), those of dry
+            friction in joints included.
         impulses: of that flight, from which those of the next are sought.
         struck: of the impact after it in which several contacts or joints took part.
     """
@@ -55,7 +56,8 @@ def scene_of(system: System) -> Scene:
     friction = jnp.zeros(0, dtype)
     if contacts is not None:
         friction = jnp.broadcast_to(law.coefficient_of_friction, contacts.shape).reshape(-1)
-    return Scene(system.dynamics, contacts, friction.astype(dtype), system.joints)
+    scene = Scene(system.dynamics, contacts, friction.astype(dtype), system.joints)
+    return dataclasses.replace(scene, friction=scene.with_rubbing(scene.friction, 1.0))
 
 
 def held_flight(scene: Scene, scheme, closed: Float[Array, ""]):
@@ -68,7 +70,7 @@ def held_flight(scene: Scene, scheme, closed: Float[Array, ""]):
     """
 
     def fly(t, duration, phase, mode: Touching, known: Touching | None):
-        held, found = mode.held, None if known is None else known.impulses
+        held, found = scene.rubs(mode.held), None if known is None else known.impulses
         step = held_step(scheme, t, duration, phase, held, mode.impulses, scene, closed, found)
         missed = missed_part(step.residual)
         if scene.joints is None:
@@ -127,7 +129,7 @@ class LastingContacts(AbstractEvents):
     def flow(self, scheme, t, duration, phase, mode: Touching, known=None):
         contacts = self.contacts(t, phase)
         assert contacts is not None
-        rows = ContactRows.of(contacts.points(), phase)
+        rows = self._scene.rows_of(contacts, phase)
         slow = jnp.abs(self._speed(rows, phase)) <= self._slow(t, phase)
         held = self._closed(t, contacts, phase) & slow if known is None else known.held
         fly = held_flight(self._scene, scheme, self._height(t, phase))
@@ -148,10 +150,10 @@ class LastingContacts(AbstractEvents):
     def contact_impulse(self, scheme, t, duration, phase):
         flown = self.flow(scheme, t, duration, phase, self.initial_mode(t, phase))
         start, end = flown.mode.impulses
-        return start.contact + end.contact, flown.error <= 1
+        return (start.contact + end.contact)[:, : self._n_contacts], flown.error <= 1
 
     def lasting(self, mode: Touching, like):
-        return mode.held.reshape(like.shape)
+        return mode.held[: self._n_contacts].reshape(like.shape)
 
     @property
     def depth(self):
@@ -175,8 +177,8 @@ class LastingContacts(AbstractEvents):
         return self.impacts.linearize(resolutions)
 
     def reset(self, t, end, contacts, event, resolution, mode: Touching, known=None):
-        struck = event.contact.reshape(-1)
-        rows = ContactRows.of(contacts.points(), end)
+        struck = self._scene.with_rubbing(event.contact.reshape(-1), False)
+        rows = self._scene.rows_of(contacts, end)
         lands = jnp.any(struck & (self._speed(rows, end) >= -self._slow(t, end)))
         kind = jnp.where(lands, jnp.int32(Kind.LANDING), jnp.int32(Kind.IMPACT))
         event = Event(kind, event.contact)
@@ -207,6 +209,7 @@ class LastingContacts(AbstractEvents):
         law = self.system.contact_law
         shape = self.system.contacts.shape if self.system.contacts is not None else ()
         restitution = jnp.broadcast_to(law.restitution, shape).reshape(-1)
+        restitution = scene.with_rubbing(restitution, 0.0)
         returned = jnp.where(speed < -self._slow(t, end), restitution * speed, 0.0)
         nothing = scene.nothing(rows)
         bias = nothing._replace(contact=(-rows.drift).at[0].add(returned))
@@ -224,13 +227,18 @@ class LastingContacts(AbstractEvents):
     def _scene(self) -> Scene:
         return scene_of(self.system)
 
+    @property
+    def _n_contacts(self) -> int:
+        assert self.system.contacts is not None
+        return self.system.contacts.number
+
     def _speed(self, rows: ContactRows, phase: Phase) -> Float[Array, " n_contacts"]:
         """The rates of the gaps [m/s]."""
         return rows.rows.velocity(velocities(phase, self.system.inertial))[0] - rows.drift[0]
 
     def _closed(self, t, contacts: AbstractContacts, phase: Phase) -> Bool[Array, " n_contacts"]:
         height = jnp.maximum(self.gap_tolerance(contacts), self._height(t, phase))
-        return (contacts.gap <= height).reshape(-1)
+        return self._scene.with_rubbing((contacts.gap <= height).reshape(-1), False)
 
     def _slow(self, t, phase: Phase) -> Float[Array, ""]:
         """The speed of a bounce that is none [m/s]."""

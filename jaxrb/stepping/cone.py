@@ -13,6 +13,9 @@ systems*, 2008, section 3.9): it sticks, slips against the friction mu P_n, or o
 the restitution of the normal velocity and the velocity of surfaces that move. Without joints and
 with b >= 0 there is always a solution; impulses are not unique where many contacts share a load.
 
+Dry friction in a joint is a contact whose normal impulse is known and moves nothing, as if a pad
+were pressed on it: its normal row is zero, and the law leaves its normal impulse as it is.
+
 Numbers are in units: velocities in that of the problem, impulses of a contact in that which its own
 inverse mass makes of it.
 """
@@ -44,6 +47,7 @@ class ConeProblem(eqx.Module):
         joints, joint_rates: items of one row, likewise.
         drift: c of each joint row [m/s].
         free: v_free, shape (6, n_bodies).
+        pressed: normal impulses of the last contacts, those of dry friction in joints [N s].
     """
 
     mass: Float[Array, " n_bodies"]
@@ -58,6 +62,18 @@ class ConeProblem(eqx.Module):
     joint_rates: Rows
     drift: Float[Array, " n_rows"]
     free: Float[Array, "6 n_bodies"]
+    pressed: Float[Array, " n_pressed"]
+
+    @property
+    def pads(self) -> Bool[np.ndarray, " n_contacts"]:
+        """Which contacts are those whose normal impulse is known."""
+        n = len(self.contacts.links)
+        return np.arange(n) >= n - self.pressed.shape[0]
+
+    def press(self, impulse: Float[Array, "3 n_contacts"]) -> Float[Array, "3 n_contacts"]:
+        """Impulses with the normal ones that are known [N s]."""
+        n = self.pressed.shape[0]
+        return impulse if n == 0 else impulse.at[0, -n:].set(self.pressed)
 
     @property
     def elimination(self) -> Elimination:

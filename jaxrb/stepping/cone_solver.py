@@ -29,6 +29,7 @@ from .turns import (
     Semismooth,
     apply,
     curnier_map,
+    each,
     natural_map,
     project,
 )
@@ -121,7 +122,7 @@ class _Begun(NamedTuple):
     def of(problem: ConeProblem, impulse, reaction) -> _Begun:
         """At impulses [N s]."""
         units = problem.units()
-        p, q = impulse / units.impulse[None], reaction / units.reaction
+        p, q = problem.press(impulse) / units.impulse[None], reaction / units.reaction
         p = jnp.where(problem.active[None], p, 0.0)
         _, u, w = _velocity(problem, units, p, q)
         residual = residual_of(problem, p, u, w)
@@ -142,8 +143,10 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
     point, q = state.point, state.q
     _, u, w = _velocity(problem, units, point.p, q)
     off = u - point.s  # of the slack
+    pads = problem.pads
+    off = off.at[0].set(jnp.where(each(pads, u[0]), 0.0, off[0]))
 
-    interior = Interior(point, friction)
+    interior = Interior(point, friction, pads)
     smooth = Semismooth.of(point.p, u, friction, eps)
     response = _choose(inner, interior.response(), smooth.response)
     response = jnp.where(active[None, None], response, 0.0)
@@ -151,7 +154,7 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
     respond = _Response.of(problem, units, response, stiff)
 
     # First solve: the predictor of the interior, or the semismooth step.
-    products = Complementarity.of(point, friction)
+    products = Complementarity.of(point, friction, pads)
     aim = Complementarity(*(-x for x in products))
     missed = curnier_map(point.p, u, friction)
     first = _choose(
@@ -167,11 +170,11 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
     step = Point(dp, dpsi, ds)
     size = jnp.minimum(jnp.min(interior.longest(step, active), axis=0, initial=jnp.inf), 1.0)
     mean = products.mean(active)
-    after = Complementarity.of(point.moved(step, size), friction).mean(active)
+    after = Complementarity.of(point.moved(step, size), friction, pads).mean(active)
     centre = jnp.clip((after / jnp.where(mean > 0, mean, 1.0)) ** 3, 1e-8, 1.0)
     kappa = jnp.maximum(centre * mean, tolerances.product)
     # The corrector of Mehrotra, by as much of the step as was possible.
-    second_order = Complementarity.of(step, friction)
+    second_order = Complementarity.of(step, friction, pads)
     weight = jnp.where(state.start == 0, 1.0, size**2)
     kappa = jnp.where(state.start == 0, kappa, jnp.maximum(kappa, (1 - size) ** 2 * mean))
     aim = Complementarity(
@@ -269,7 +272,7 @@ def _next(state: _State, point: Point, q, u, residual, problem, tolerances: Tole
     p = _choose(near, level(problem, point.p, u), point.p)
     p, q = _choose(again, found, _choose(stalled, best[:2], (p, q)))
     sizes = jnp.asarray(_STARTS, residual.dtype)
-    fresh = _start_inside(point, sizes.at[start].get(mode="clip"))
+    fresh = _start_inside(problem, point, sizes.at[start].get(mode="clip"))
     point = _choose(anew, fresh, point._replace(p=p))
     q = jnp.where(anew[None], 0.0, q)
     changed = anew | near | stalled | again
@@ -280,12 +283,12 @@ def _next(state: _State, point: Point, q, u, residual, problem, tolerances: Tole
     return _State(point, q, stage, start, count, turns, residual, best, found, plain)
 
 
-def _start_inside(like: Point, size) -> Point:
+def _start_inside(problem: ConeProblem, like: Point, size) -> Point:
     """On the axes of the cones."""
     one = jnp.ones_like(like.psi) * size[None]
     zero = jnp.zeros_like(one)
-    axis = jnp.stack([one, zero, zero])
-    return Point(axis, one, axis)
+    normal = jnp.where(each(problem.pads, one), like.p[0], one)
+    return Point(jnp.stack([normal, zero, zero]), one, jnp.stack([one, zero, zero]))
 
 
 def _choose(where: Bool[Array, " lanes"], new: Any, old: Any) -> Any:
@@ -298,9 +301,9 @@ def _task(unpack, tolerances: Tolerances) -> Task:
         return ~(begun.residual <= tolerances.kept)
 
     def start(columns):
-        _, (_, p, q, found) = unpack(columns)
+        problem, (_, p, q, found) = unpack(columns)
         zero = jnp.zeros(found.shape, jnp.int32)
-        point = _start_inside(Point(p, p[0], p), jnp.ones_like(found))
+        point = _start_inside(problem, Point(p, p[0], p), jnp.ones_like(found))
         best = (p, q, found)
         point, plain = point._replace(p=p), jnp.zeros(found.shape, bool)
         return _State(point, q, zero, zero, zero, zero, found, best, (p, q), plain)
@@ -317,6 +320,7 @@ def _task(unpack, tolerances: Tolerances) -> Task:
         units = begun.units
         p, q, residual = state.best
         p = jnp.where(problem.active[None], project(p, problem.friction), 0.0)
+        p = p.at[0].set(jnp.where(each(problem.pads, p[0]), state.best[0][0], p[0]))
         impulse, reaction = units.impulse[None] * p, units.reaction * q
         v = problem.velocity(impulse, reaction)
         turns = state.turns.astype(v.dtype)

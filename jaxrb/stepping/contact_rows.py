@@ -1,4 +1,4 @@
-"""Contact points, and stops of joints, as rows of a velocity problem."""
+"""Contact points, stops of joints and dry friction in them as rows of a velocity problem."""
 
 from __future__ import annotations
 
@@ -11,14 +11,43 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..bodies import Inertial, Phase
+from ..bodies.joints.coordinates import JointCoordinates
+from ..bodies.joints.ends import Directions
 from ..contact import Stops
 from ..contact.points import ContactPoints, Points
 from ..math import Quat, Vec3, cross, dot, rotate, rotate_inverse, zeros_like
 from .rows import WORLD, Links, Rows
 
 
+class Rubbing(eqx.Module):
+    """The joints with dry friction, all velocities and displacements along them as lengths.
+
+    Attributes:
+        coordinates: of these joints.
+        arc: length that stands for a unit of each coordinate [m].
+    """
+
+    coordinates: JointCoordinates
+    arc: Float[Array, " n_rubbing"]
+
+    @property
+    def largest(self) -> Float[Array, " n_rubbing"]:
+        """The largest friction [N]."""
+        return self.coordinates.friction / self.arc
+
+    def directions(self, phase: Phase) -> Directions:
+        """The directions in which it acts."""
+        return self.coordinates.directions(phase).times(self.arc)
+
+    def travel(self, start: Phase, end: Phase) -> Float[Array, " n_rubbing"]:
+        """From one phase to another, of hinges less than half a turn [m]."""
+        return self.coordinates.difference(start, end) * self.arc
+
+
 class ContactRows(eqx.Module):
-    """The points at which bodies touch what they can, in one row.
+    """The points at which bodies touch what they can, then what acts in joints, in one row.
+
+    A stop of a joint has only a normal, dry friction only a first tangent: the other rows are zero.
 
     Attributes:
         gap, round_off: [m].
@@ -34,14 +63,18 @@ class ContactRows(eqx.Module):
     drift: Float[Array, "3 n_contacts"]
 
     @staticmethod
-    def of(points: Sequence[ContactPoints | Stops], phase: Phase) -> ContactRows:
-        """Of all contact points of a phase."""
+    def of(
+        points: Sequence[ContactPoints | Stops], phase: Phase, rubbing: Rubbing | None = None
+    ) -> ContactRows:
+        """Of all contact points of a phase, and of the joints with dry friction."""
         n_bodies = phase.position.x.shape[0]
-        if not points:
-            return ContactRows._none(phase)
         found = [_of_stops(x) if isinstance(x, Stops) else _row(x, phase) for x in points]
+        if rubbing is not None:
+            found.append(_along(rubbing.directions(phase), 1))
+        if not found:
+            return ContactRows._none(phase)
         sides = [pair for pairs, _ in found for pair in pairs]
-        single = sum(len(x.gap) for x in points if isinstance(x, Stops))
+        single = len(sides) - sum(len(x.gap) for x in points if not isinstance(x, Stops))
         numbers = [own for _, own in found]
         join = lambda *leaves: jnp.concatenate(leaves, axis=-1)  # noqa: E731
         gap, round_off, direction, levers, arms, drift = jax.tree.map(join, *numbers)
@@ -75,10 +108,9 @@ class ContactRows(eqx.Module):
             end: the contacts at the end.
             phase: there.
         """
-        levers = []
-        for arm, lever, column in zip(
-            self.arms, end.rows.levers, self.rows.links.columns, strict=True
-        ):
+        levers, links = [], self.rows.links
+        of_points = np.arange(len(links)) < len(links) - links.single
+        for arm, lever, column in zip(self.arms, end.rows.levers, links.columns, strict=True):
             turn = self._of_bodies(phase.orientation, column)
             tangents = [
                 stacked(cross(arm, rotate_inverse(turn, Vec3(*self.rows.direction[k]))))
@@ -86,9 +118,11 @@ class ContactRows(eqx.Module):
             ]
             moves = column < phase.position.x.shape[0]
             own = jnp.where(moves, jnp.stack(tangents), 0.0)
+            own = jnp.where(of_points, own, lever[1:])
             levers.append(jnp.concatenate([lever[:1], own]))
-        direction = jnp.concatenate([end.rows.direction[:1], self.rows.direction[1:]])
-        return Rows(direction, (levers[0], levers[1]), self.rows.links)
+        across = jnp.where(of_points, self.rows.direction[1:], end.rows.direction[1:])
+        direction = jnp.concatenate([end.rows.direction[:1], across])
+        return Rows(direction, (levers[0], levers[1]), links)
 
     @staticmethod
     def _of_bodies(tree, column):
@@ -126,18 +160,19 @@ def _row(points: ContactPoints, phase: Phase):
 
 
 def _of_stops(stops: Stops):
-    """What `_row` gives of contact points: of stops only the first of the three rows is any."""
-    first, second = stops.directions.sides
-    alone = lambda row: jnp.stack([row, *[jnp.zeros_like(row)] * 2])  # noqa: E731
+    """What `_row` gives of contact points."""
+    pairs, (_, _, *others) = _along(stops.directions, 0)
+    return pairs, (stops.gap, stops.round_off, *others)
+
+
+def _along(directions: Directions, which: int):
+    """What `_row` gives of contact points, of items that have one of the three rows alone."""
+    first, second = directions.sides
+    own = np.arange(3)[:, None, None] == which
+    alone = lambda row: jnp.where(own, stacked(row)[None], 0.0)  # noqa: E731
     zero = zeros_like(first.linear)
-    numbers = (
-        stops.gap,
-        stops.round_off,
-        alone(stacked(first.linear)),
-        (alone(stacked(first.lever)), alone(-stacked(second.lever))),
-        (zero, zero),
-        stacked(zero),
-    )
+    levers = (alone(first.lever), -alone(second.lever))
+    numbers = (zero.x, zero.x, alone(first.linear), levers, (zero, zero), stacked(zero))
     return list(zip(first.incidence.bodies, second.incidence.bodies, strict=True)), numbers
 
 

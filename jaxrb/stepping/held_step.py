@@ -86,7 +86,7 @@ def held_step(
         found, residual = jax.lax.stop_gradient(known.lasting(held)), jnp.zeros_like(duration)
     start = _starting_impulse(flow, t, duration, phase, held, found.start, scene)
     displaced = _displaced(flow, start, t, duration, phase, held, scene)
-    problem = _ending(displaced, held, closed, scene)
+    problem = _ending(displaced, held, duration, closed, scene)
     momentum = problem.momentum(*answer(problem, found.end))
     end, step = pushed(displaced.phase, momentum, scene.dynamics.inertial), displaced.step
     return HeldStep(end, found, step.error, residual, step.work)
@@ -106,13 +106,13 @@ def _held(held, impulse: Impulse) -> Impulse:
     return impulse._replace(contact=jnp.where(held[None], impulse.contact, 0.0))
 
 
-def _ending(displaced: _Displaced, held, closed, scene: Scene) -> ConeProblem:
+def _ending(displaced: _Displaced, held, duration, closed, scene: Scene) -> ConeProblem:
     """That of the velocities at the end, of the contacts held that are still closed."""
     rows = displaced.rows
     closed = held & (jax.lax.stop_gradient(rows.gap) <= closed)
     nothing = scene.nothing(rows)
     bias = nothing._replace(contact=-rows.drift)
-    return scene.problem(rows, displaced.phase, bias, closed)
+    return scene.problem(rows, displaced.phase, bias, closed, 0.5 * duration)
 
 
 def _search(
@@ -141,7 +141,7 @@ def _search(
         missed, units = residual_at(displacing, *start)
         missed = jnp.maximum(missed - round_off / (duration * units.speed[0]), 0.0)
         last = (missed <= enough) | (turns == _ITERATIONS - 1)
-        ending = _ending(displaced, held, closed, scene)
+        ending = _ending(displaced, held, duration, closed, scene)
         solution = search(tree_where(last, ending, displacing), *tree_where(last, end, start))
         solved = Impulse(solution.impulse, solution.reaction)
         impulses = Impulses(tree_where(last, start, solved), tree_where(last, solved, end))
@@ -157,14 +157,15 @@ def _search(
 def _displaced(flow, impulse: Impulse, t, duration, phase: Phase, held, scene: Scene) -> _Displaced:
     """The end of the flight after impulses at its start."""
     rows = scene.rows(t, phase)
-    problem = scene.problem(rows, phase, scene.nothing(rows), held)
+    problem = scene.problem(rows, phase, scene.nothing(rows), held, 0.5 * duration)
     momentum = problem.momentum(*impulse)
     step = flow.step(t, duration, pushed(phase, momentum, scene.dynamics.inertial), scene.dynamics)
     after = scene.rows(t + duration, step.phase)
     (a, b), (a1, b1) = rows.places(phase), rows.places(step.phase)
     # A flight that is not taken may have no duration.
     time = jnp.where(duration > 0, duration, 1.0)
-    slip = rows.along((a1 - a) - (b1 - b)) / time - 0.5 * (rows.drift + after.drift)
+    slip = scene.moved(phase, step.phase, rows.along((a1 - a) - (b1 - b)))
+    slip = slip / time - 0.5 * (rows.drift + after.drift)
     moved = jnp.concatenate([(after.gap / time)[None], slip[1:]])
     moved = Impulse(moved, scene.violation(step.phase) / time)
     return _Displaced(step.phase, after, moved, step)
@@ -185,7 +186,8 @@ def _problem(
     the body as if its inertia were J + (h/2) d(Omega x J Omega)/dOmega, and the displacement
     follows as the rows at the end have it, seen from half way.
     """
-    plain, inertial = scene.problem(rows, phase, scene.nothing(rows), held), scene.dynamics.inertial
+    plain = scene.problem(rows, phase, scene.nothing(rows), held, 0.5 * duration)
+    inertial = scene.dynamics.inertial
     turning = gyroscopic(inertial, pushed(phase, plain.momentum(*impulse), inertial))
     inertia = plain.inertia + 0.5 * duration * turning
     plain = dataclasses.replace(plain, inertia=inertia, inverse_inertia=inverse3(inertia))
@@ -235,7 +237,7 @@ def _(flow, primals, tangents):
     def equations(x, t, duration, phase, scene):
         known = linearized.impulses(x)
         moved = _displaced(flow, known, t, duration, phase, held, scene).moved
-        return linearized.equations(x, moved, scene.friction)
+        return linearized.equations(x, moved, scene.friction, scene.pressed(0.5 * duration))
 
     given = (t, duration, phase, scene)
 

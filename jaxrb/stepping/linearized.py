@@ -47,7 +47,7 @@ class Linearized(eqx.Module):
         # where arms are long beside the radii of inertia.
         eps = 1e-6 if jnp.finfo(velocity.dtype).eps < 1e-10 else 1e-3
         p, u = impulse.contact / units.impulse[None], velocity / units.speed[None]
-        law = Semismooth.of(p, u, problem.friction, eps)
+        law = Semismooth.of(p, u, problem.friction, eps).given(problem.pads, eps)
         law = law._replace(response=jnp.where(problem.active[None, None], law.response, 0.0))
         scaled = law.response * (units.impulse / units.speed)[None, None]
         stiff = units.reaction / (eps * units.speed)
@@ -66,11 +66,16 @@ class Linearized(eqx.Module):
         p, q = self._split(x)
         return Impulse(p * self.units.impulse[None], q * self.units.reaction)
 
-    def equations(self, x: Flat, velocities: Impulse, friction) -> Flat:
-        """What is zero at a solution, for velocities of contacts and joint rows [m/s]."""
+    def equations(self, x: Flat, velocities: Impulse, friction, pressed) -> Flat:
+        """What is zero at a solution, for velocities of contacts and joint rows [m/s], friction
+        and the normal impulses that are known [N s]."""
         p, _ = self._split(x)
         u, w = velocities.contact / self.units.speed[None], velocities.joint / self.units.speed
-        missed = jnp.where(self.problem.active[None], curnier_map(p, u, friction), p)
+        missed = curnier_map(p, u, friction)
+        if pressed.size:
+            known = pressed / self.units.impulse[-pressed.size :]
+            missed = missed.at[0, -pressed.size :].set(p[0, -pressed.size :] - known)
+        missed = jnp.where(self.problem.active[None], missed, p)
         return jnp.concatenate([missed.reshape(-1), w])
 
     def follow(self, matvec: Callable[[Flat], Flat], change: Flat) -> Flat:

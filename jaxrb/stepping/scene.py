@@ -10,9 +10,10 @@ from jaxtyping import Array, Bool, Float
 
 from ..bodies import Dynamics, Phase
 from ..bodies.joints.rows import JointRows
+from ..contact import AbstractContacts
 from ..math import Vec3, norm
 from .cone import ConeProblem, inverse3
-from .contact_rows import ContactRows, inertia_arrays, stacked, velocities
+from .contact_rows import ContactRows, Rubbing, inertia_arrays, stacked, velocities
 from .rows import Links, Rows
 
 
@@ -29,7 +30,7 @@ class Scene(eqx.Module):
     Attributes:
         dynamics: masses, gravity and loads.
         contacts: what finds the contact points, by `find(t, phase)`; None where nothing can touch.
-        friction: mu of each contact.
+        friction: mu of each contact, and of each joint with dry friction 1.
         joints: the rows of all joints, None without any.
     """
 
@@ -38,10 +39,46 @@ class Scene(eqx.Module):
     friction: Float[Array, " n_contacts"]
     joints: JointRows | None
 
+    @property
+    def rubbing(self) -> Rubbing | None:
+        """The joints with dry friction; None without any."""
+        if self.joints is None or self.joints.rubbing is None:
+            return None
+        coordinates = self.joints.rubbing
+        return Rubbing(coordinates, JointRows.arcs(coordinates, self.dynamics.inertial))
+
     def rows(self, t, phase: Phase) -> ContactRows:
-        """The contact points at a time."""
-        points = () if self.contacts is None else self.contacts.find(t, phase).points()
-        return ContactRows.of(points, phase)
+        """What acts between bodies at a time besides joints."""
+        return self.rows_of(None if self.contacts is None else self.contacts.find(t, phase), phase)
+
+    def rows_of(self, found: AbstractContacts | None, phase: Phase) -> ContactRows:
+        """Likewise, where the contacts have been found."""
+        return ContactRows.of(() if found is None else found.points(), phase, self.rubbing)
+
+    def with_rubbing(self, of_contacts: Array, value) -> Array:
+        """Numbers of contacts, with one of each joint with dry friction."""
+        if self.rubbing is None:
+            return of_contacts
+        return jnp.concatenate([of_contacts, jnp.full(self.rubbing.arc.shape, value)])
+
+    def rubs(self, held: Bool[Array, " n_contacts"]) -> Bool[Array, " n_contacts"]:
+        """The contacts that take part, and all joints with dry friction."""
+        if self.rubbing is None:
+            return held
+        return held.at[-self.rubbing.arc.size :].set(True)
+
+    def pressed(self, time: Float[Array, ""] | float) -> Float[Array, " n_rubbing"]:
+        """The largest impulses of dry friction in joints in a time [s], [N s]."""
+        if self.rubbing is None:
+            return jnp.zeros(0, self.dynamics.inertial.mass.dtype)
+        return self.rubbing.largest * time
+
+    def moved(self, start: Phase, end: Phase, slip: Float[Array, "3 n_contacts"]):
+        """Displacements along rows, with those along the joints with dry friction [m]."""
+        if self.rubbing is None:
+            return slip
+        travel = self.rubbing.travel(start, end)
+        return slip.at[1, -travel.size :].set(travel)
 
     def nothing(self, rows: ContactRows) -> Impulse:
         """No impulse."""
@@ -54,7 +91,12 @@ class Scene(eqx.Module):
         return none if self.joints is None else self.joints.violation(phase)
 
     def problem(
-        self, rows: ContactRows, phase: Phase, bias: Impulse, active: Bool[Array, " n_contacts"]
+        self,
+        rows: ContactRows,
+        phase: Phase,
+        bias: Impulse,
+        active: Bool[Array, " n_contacts"],
+        time: Float[Array, ""] | float = 0.0,
     ) -> ConeProblem:
         """The cone problem of a phase, whose velocities are those without impulses.
 
@@ -63,8 +105,11 @@ class Scene(eqx.Module):
             phase: its joints' rows and velocities.
             bias: what is added to the velocities along the rows [m/s].
             active: the contacts that take part.
+            time: for which dry friction in joints acts [s].
         """
-        inertial = self.dynamics.inertial
+        inertial, pressed = self.dynamics.inertial, self.pressed(time)
+        if pressed.size:
+            active = active & self.with_rubbing(jnp.ones_like(active[: -pressed.size]), pressed > 0)
         inertia, joints = inertia_arrays(inertial), self.joint_rows(phase)
         return ConeProblem(
             inertial.mass,
@@ -79,6 +124,7 @@ class Scene(eqx.Module):
             joints,
             bias.joint,
             velocities(phase, inertial),
+            pressed,
         )
 
     def round_off(self, rows: ContactRows, held: Bool[Array, " n_contacts"], phase: Phase):

@@ -43,7 +43,7 @@ def _(primals, tangents):
 
     def equations(x, problem: ConeProblem):
         velocities = _velocities(problem, linearized.impulses(x))
-        return linearized.equations(x, velocities, problem.friction)
+        return linearized.equations(x, velocities, problem.friction, problem.pressed)
 
     def matvec(dx):
         return jax.jvp(lambda x: equations(x, problem), (x,), (dx,))[1]

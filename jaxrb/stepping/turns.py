@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from ..math.safe import safe_sqrt
@@ -113,6 +114,15 @@ class Semismooth(NamedTuple):
                 response[-1].append(jnp.where(stick, same / eps, q * (k / (1 + eps - k))))
         return Semismooth(_array(inverse), _array(response))
 
+    def given(self, pads: np.ndarray, eps: float) -> Semismooth:
+        """Where the normal impulses of pads are known, so that they follow no velocity."""
+        first = np.arange(3)[None, :, None] == 0
+        pads = first & pads
+        return Semismooth(
+            jnp.where(pads, self.inverse * eps, self.inverse),
+            jnp.where(pads, 0.0, self.response),
+        )
+
     def change(self, residual: PerContact, known: PerContact, eps: float) -> PerContact:
         """The constant c for a map F and what is known of dp."""
         return apply(self.inverse, eps * known - residual)
@@ -148,21 +158,26 @@ class Complementarity(NamedTuple):
     tangents: Float[Array, "2 n_contacts"]
 
     @staticmethod
-    def of(a: Point, friction) -> Complementarity:
-        """The left sides."""
+    def of(a: Point, friction, pads: np.ndarray) -> Complementarity:
+        """The left sides; of pads, whose normal impulse is known, the first one is not asked."""
         rough = friction > 0
         normal = a.p[0] * a.s[0]
         cone = friction * a.p[0] * a.psi + dot2(a.p[1:], a.s[1:])
         tangents = (friction * a.p[0])[None] * a.s[1:] + a.psi[None] * a.p[1:]
-        return Complementarity(
-            normal, jnp.where(rough, cone, normal), jnp.where(rough[None], tangents, 0.0)
-        )
+        cone = jnp.where(rough, cone, normal)
+        normal = jnp.where(each(pads, cone), cone, normal)
+        return Complementarity(normal, cone, jnp.where(rough[None], tangents, 0.0))
 
     def mean(self, active, axis=0):
         """The mean product of the active contacts."""
         two = jnp.where(active, 2.0, 0.0).astype(self.normal.dtype)
         count = jnp.maximum(jnp.sum(two, axis=axis), 1.0)
         return jnp.sum(jnp.where(active, self.normal + self.cone, 0.0), axis=axis) / count
+
+
+def each(mask: np.ndarray, like: Float[Array, " n_contacts ..."]) -> np.ndarray:
+    """What is known of every contact, for arrays that may have axes of lanes."""
+    return mask.reshape(-1, *(1,) * (like.ndim - 1))
 
 
 def dot2(a, b):
@@ -175,6 +190,7 @@ class Interior(NamedTuple):
 
     at: Point
     friction: Float[Array, " n_contacts"]
+    pads: np.ndarray  # which contacts keep their normal impulse
 
     @property
     def _cone(self):
@@ -215,6 +231,7 @@ class Interior(NamedTuple):
         if ds is None:
             ds = jnp.zeros_like(s)
         dp_n = (right.normal - p[0] * ds[0]) / s[0]
+        dp_n = jnp.where(each(self.pads, dp_n), 0.0, dp_n)
         dg = mu * dp_n
         square = psi**2 - dot2(s[1:], s[1:])
         driven = psi * right.cone - dot2(s[1:], right.tangents) - square * dg

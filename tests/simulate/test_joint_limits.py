@@ -29,7 +29,7 @@ def swung(lower, angle, gravity, t1, dt=0.01):
     start = rb.State(LENGTH / 2 * down[None], turn[None], still, still)
     world = limited_rod(lower, gravity)
     save = rb.SaveAt(final=True, impacts=4)
-    sol = rb.simulate(world, start, rb.LGVCI(dt), t1, save=save, throw=False, max_steps=256)
+    sol = rb.simulate(world, start, rb.LGVCI(dt), t1, save=save, throw=False, max_steps=320)
     angle, rate = rb.joint_coordinates(world, sol.final), rb.joint_velocities(world, sol.final)
     return angle[0], rate[0], sol
 

@@ -109,12 +109,6 @@ def test_derivatives_of_a_double_pendulum():
     np.testing.assert_allclose(reverse, weights @ forward, atol=1e-10)
 
 
-def test_what_does_not_act_yet_is_refused():
-    joints = [rb.Hinge(0, axis=(0, 1, 0), anchor=TOP, friction=0.1)]
-    with pytest.raises(ValueError, match=r"World.joints\[0\]: dry friction"):
-        rb.simulate(rb.World([ROD], joints=joints), hung((0.1,), (0.0,)), rb.LGVCI(0.01), 0.1)
-
-
 def test_a_loop_with_redundant_rows_goes_round():
     """Four bars, one of them the world: four hinges have 20 rows, of which 17 are independent. As a
     parallelogram its middle bar stays parallel to the ground."""

@@ -200,6 +200,14 @@ class JointCoordinates(eqx.Module):
         pairs = zip(self.parts, rests, strict=True)
         return jnp.concatenate([part.stretch(phase, rest) for part, rest in pairs])
 
+    def difference(self, start: Phase, end: Phase) -> Float[Array, " n_coordinates"]:
+        """How the coordinates change between phases, angles by less than half a turn."""
+        change = self.value(end) - self.value(start)
+        angles = np.concatenate(
+            [np.full(len(part.ends.joints), isinstance(part, Angles)) for part in self.parts]
+        )
+        return change - jnp.where(angles, 2 * jnp.pi * jnp.round(change / (2 * jnp.pi)), 0.0)
+
     def directions(self, phase: Phase) -> Directions:
         """Of each coordinate one row: the number whose rate it gives is the coordinate."""
         return Directions.of([(part.ends, (part.row(phase),)) for part in self.parts])

@@ -134,6 +134,13 @@ class Directions(eqx.Module):
             )
         )
 
+    def times(self, factor: Float[Array, " n_rows"]) -> Directions:
+        """Those of the numbers times a factor each."""
+        scaled = [
+            Side(side.incidence, side.linear * factor, side.lever * factor) for side in self.sides
+        ]
+        return Directions((scaled[0], scaled[1]))
+
     def rate(self, velocity: Vec3, angular_velocity: Vec3) -> Float[Array, " n_rows"]:
         """The rates of the rows' numbers, from the velocities of all bodies."""
         total = jnp.zeros_like(self.sides[0].linear.x)
