@@ -125,6 +125,32 @@ def test_forces_of_contact_carry_the_weight():
 
 
 @pytest.mark.slow
+def test_forces_along_a_trajectory():
+    """A box slides for 0.255 s, its friction mu m g against it, and then lies still; a batch has
+    what each of its worlds has."""
+    world, start = box_world(0.4), state((0, 0, HALF[2]), (1.0, 0, 0))
+    save = rb.SaveAt(ts=[0.0, 0.105, 0.2, 0.3, 0.5], contacts=True)
+    found = rb.simulate(world, start, rb.LGVCI(DT, **REST), 0.5, save=save).contacts
+    assert found is not None and bool(found.solved.all())
+    total = np.asarray(found.vector).sum(1)
+    friction = np.array([1.0, 1.0, 1.0, 0.0, 0.0]) * -0.4 * 2.0 * G
+    np.testing.assert_allclose(total[:, 0], friction, atol=1e-9)
+    np.testing.assert_allclose(total[:, 2], 2.0 * G, rtol=1e-12)
+    pressed = np.asarray(found.force[..., 0]) > 0
+    modes = np.where(pressed, np.array([2, 2, 2, 1, 1])[:, None], 0)
+    np.testing.assert_array_equal(found.mode, modes)
+    # The points are those of the box.
+    assert (np.diff(np.asarray(found.point)[:3, :, 0], axis=0) > 0.05).all()
+    both = jax.tree.map(lambda x: jnp.stack([x, x]), start)
+    lanes = rb.simulate_batch(world, both, rb.LGVCI(DT, **REST), 0.5, save=save).contacts
+    assert lanes is not None
+    np.testing.assert_allclose(lanes.force[1], found.force, atol=1e-10)
+    with pytest.raises(ValueError, match=r"SaveAt.contacts: contacts last in steps"):
+        method = rb.EventDriven(rb.ExactFlight(), None)
+        rb.simulate(world, start, method, 0.1, save=rb.SaveAt(final=True, contacts=True))
+
+
+@pytest.mark.slow
 def test_derivatives_while_it_slides_and_after_it_has_stopped():
     """Of the distance v^2/(2 mu g), and of where it slides still, by speed and friction. The step
     in which it stops leaves an error of the order of the step."""
