@@ -28,30 +28,35 @@ class Quantiles(NamedTuple):
         return f"{self.median:.3g} ({self.least:.3g} .. {self.most:.3g})"
 
 
-def round_robin(contenders: Mapping[str, Callable], rounds: int) -> dict[str, np.ndarray]:
+def round_robin(
+    contenders: Mapping[str, Callable],
+    rounds: int,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, np.ndarray]:
     """Seconds per call of each contender, in turns, once a round.
 
     Args:
         contenders: functions without arguments; what they return is waited for. Each is
             called once beforehand, uncounted, so that it is compiled and its caches are warm.
         rounds: number of turns of each.
+        clock: the time [s]; `time.process_time` is that of the CPU, summed over its cores.
 
     Returns:
         For each contender the seconds per call in each round, shape (rounds,).
     """
     repeats = {}
     for name, call in contenders.items():
-        _seconds(call, 1)
-        repeats[name] = max(1, int(np.ceil(SHORTEST / _seconds(call, 1))))
+        _seconds(call, 1, clock)
+        repeats[name] = max(1, int(np.ceil(SHORTEST / _seconds(call, 1, clock))))
     seconds = {name: np.empty(rounds) for name in contenders}
     for index in range(rounds):
         for name, call in contenders.items():
-            seconds[name][index] = _seconds(call, repeats[name])
+            seconds[name][index] = _seconds(call, repeats[name], clock)
     return seconds
 
 
-def _seconds(call: Callable, repeats: int) -> float:
-    start = time.perf_counter()
+def _seconds(call: Callable, repeats: int, clock: Callable[[], float]) -> float:
+    start = clock()
     for _ in range(repeats):
         jax.block_until_ready(call())
-    return (time.perf_counter() - start) / repeats
+    return (clock() - start) / repeats

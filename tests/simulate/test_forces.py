@@ -4,6 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import quick_jit
 
 import jaxrb as rb
 
@@ -63,6 +64,53 @@ def test_bounce_and_derivative():
     value, slope = jax.jit(jax.value_and_grad(height))(6.0)
     np.testing.assert_allclose(value, exact(6.0), rtol=1e-13)
     np.testing.assert_allclose(slope, jax.grad(exact)(6.0), rtol=1e-12)
+
+
+CONTINUOUS = rb.EventDriven(rb.ExactFlight(), dt=None)
+
+
+def test_in_continuous_time_a_constant_force_is_a_part_of_gravity():
+    """Impacts of a cuboid on an incline: a third of its weight is a force."""
+    body = rb.RigidBody(rb.Box((0.1, 0.15, 0.2)), 2.0)
+    plane = rb.HalfSpace((0.1, 0.0, 1.0), 0.0)
+    state = start(1, angular_velocity=np.array([[1.0, 2.0, 3.0]]))
+
+    def fly(gravity, force):
+        push, field = (jnp.array([0.0, 0.0, 1.0]) * z for z in (force, gravity))
+        world = rb.World([body], [plane], gravity=field, forces=[rb.ConstantForce(0, push)])
+        return rb.simulate(world, state, CONTINUOUS, 1.2, save=rb.SaveAt(final=True, impacts=4))
+
+    fly = quick_jit(fly)
+    whole, parted = fly(-G, 0.0), fly(-G * 2 / 3, -2.0 * G / 3)
+    assert int(whole.impacts.count) >= 3
+    # Each impact amplifies round-off by some ten.
+    np.testing.assert_allclose(parted.impacts.time, whole.impacts.time, rtol=0, atol=1e-12)
+    np.testing.assert_allclose(parted.final.position, whole.final.position, rtol=0, atol=1e-11)
+
+
+@pytest.mark.slow
+def test_in_continuous_time_a_force_on_one_body_drives_it_into_another():
+    """Their relative acceleration is not zero, as it is under gravity. Two balls touch at
+    t^2 = 2 d/a; spinning rods where small steps find them to."""
+    ball = rb.RigidBody(rb.Sphere(0.1), 2.0)
+    push = rb.ConstantForce(1, (-3.0, 0.0, 0.0))
+    world = rb.World([ball, ball], forces=[push])
+    state = start(2, position=np.array([[0, 0, 5.0], [1.2, 0, 5.0]]))
+    save = rb.SaveAt(final=True, impacts=1)
+    sol = rb.simulate(world, state, CONTINUOUS, 2.0, save=save)
+    np.testing.assert_allclose(sol.impacts.time[0], np.sqrt(2 / 1.5), rtol=1e-14)
+
+    rod = rb.RigidBody(rb.Capsule(0.01, 0.2), 2.0)
+    world = rb.World([rod, rod], forces=[push])
+    spin = np.array([[3.0, 8.0, 0.5], [-7.0, 2.0, 1.0]])
+    state = start(2, position=np.array([[0, 0, 5.0], [0.6, 0, 5.0]]), angular_velocity=spin)
+    steps = rb.EventDriven(rb.ExactFlight(), 1e-3, detect="interior")
+    times = [
+        quick_jit(lambda s, m=method: rb.simulate(world, s, m, 2.0, save=save))(state).impacts.time
+        for method in (CONTINUOUS, steps)
+    ]
+    assert times[1][0] < 1.5
+    np.testing.assert_allclose(times[0], times[1], rtol=0, atol=1e-12)
 
 
 @pytest.mark.slow

@@ -15,6 +15,7 @@ FLOWS = [
     rb.DirectorEnergyMomentum(),
     rb.SimoWong(),
     rb.EnergyMidpoint(),
+    rb.ExactFlight(),
 ]
 NAMES = [type(flow).__name__ for flow in FLOWS]
 STILL = (0.0, 0.0, 0.0)
@@ -86,6 +87,12 @@ def test_linear_drag_and_its_work():
     assert abs(slope([0.02, 0.01, 0.005], errors) - 2) < 0.05
 
 
+def drift(errors):
+    """The change of the mean between the first and the second half."""
+    half = len(errors) // 2
+    return abs(np.mean(errors[half:]) - np.mean(errors[:half]))
+
+
 def test_an_oscillator_keeps_its_energy():
     """Over 10^5 steps, 1600 periods: the kicks are symplectic, the energy oscillates by
     (omega h)^2/4 and does not drift."""
@@ -96,10 +103,65 @@ def test_an_oscillator_keeps_its_energy():
     energy = np.asarray(jax.vmap(lambda s: rb.energy(world, s))(sol.states))
     error = energy / energy[0] - 1
     assert np.abs(error).max() < 0.0026
-    half = len(error) // 2
-    drift = error[half:].mean() - error[:half].mean()
-    assert abs(drift) < 1e-4
+    assert drift(error) < 1e-4
     assert sol.stats.work is None
+
+
+@pytest.mark.slow
+def test_a_body_that_swings_on_a_spring_keeps_energy_and_angular_momentum():
+    """A triaxial body hangs in weightlessness on a spring off its centre, whose force is along a
+    line through the origin. Over 10^5 steps the energy oscillates by O(h^2) without drift, and the
+    angular momentum about the origin stays to round-off, which walks randomly."""
+    body = rb.RigidBody(rb.Ellipsoid((0.2, 0.3, 0.4)), 1.3)
+    spring = rb.Spring(0, 9.0, anchor=(0.1, 0.2, 0.0), rest_length=0.3)
+    world = rb.World([body], gravity=STILL, forces=[spring])
+    state = start((0.3, -0.2, 0.8), (0.5, 0.1, -0.2), (0.6, -0.4, 0.9))
+    largest = []
+    for dt in (0.02, 0.01):
+        save = rb.SaveAt(every=100)
+        sol = rb.simulate(world, state, rb.LGVCI(dt), 1e5 * dt, save=save, max_steps=100_000)
+        energy = np.asarray(jax.vmap(lambda s: rb.energy(world, s))(sol.states))
+        momentum = np.asarray(jax.vmap(lambda s: rb.angular_momentum(world, s))(sol.states))
+        np.testing.assert_allclose(momentum - momentum[0], 0, rtol=0, atol=2e-13)
+        error = energy / energy[0] - 1
+        largest.append(np.abs(error).max())
+        assert drift(error) < 0.01 * largest[-1]
+    assert largest[1] < 1e-3
+    assert 3.3 < largest[0] / largest[1] < 5.5  # 4 as the steps become small
+
+
+@pytest.mark.slow
+def test_a_magnetic_top_keeps_what_its_symmetries_keep():
+    """A symmetric top with a magnetic moment m along its axis, in a field B, has the potential
+    -m.B, which neither turns about B nor turns about the axis change. Over 10^5 steps the angular
+    momenta about both stay to round-off, and the energy oscillates by O(h^2) without drift."""
+    moment, field, moments = 0.8, jnp.array([0.0, 0.0, 3.0]), (1.0, 1.0, 1.6)
+
+    def axis(state):
+        return state.rotation_matrix[0, :, 2]
+
+    def turn(t, state, args):
+        torque = jnp.cross(moment * axis(state), field)
+        return jnp.zeros((1, 3)), jnp.sum(state.rotation_matrix[0] * torque[:, None], 0)[None]
+
+    magnet = rb.Force(turn, potential=lambda state: -moment * jnp.sum(axis(state) * field))
+    body = rb.RigidBody(rb.Sphere(0.1), 1.0, moments)
+    world = rb.World([body], gravity=STILL, forces=[magnet])
+    tilt = 1.1
+    upright = [[np.cos(tilt / 2), np.sin(tilt / 2), 0.0, 0.0]]
+    state = rb.State([STILL], upright, [STILL], [[0.3, -0.4, 2.0]])
+    save = rb.SaveAt(every=100)
+    sol = rb.simulate(world, state, rb.LGVCI(0.02), 2000.0, save=save, max_steps=100_000)
+    energy = np.asarray(jax.vmap(lambda s: rb.energy(world, s))(sol.states))
+    vertical = jax.vmap(lambda s: rb.angular_momentum(world, s)[2])(sol.states)
+    own = moments[2] * sol.states.angular_velocity[:, 0, 2]
+    np.testing.assert_allclose(vertical, vertical[0], rtol=5e-13)
+    np.testing.assert_allclose(own, own[0], rtol=1e-13)
+    error = energy / energy[0] - 1
+    assert np.abs(error).max() < 2e-4
+    assert drift(error) < 0.01 * np.abs(error).max()
+    # It nutates; at a constant tilt energy and momenta would be one.
+    assert np.ptp(np.asarray(sol.states.rotation_matrix[:, 0, 2, 2])) > 0.1
 
 
 def test_a_magnetic_field_does_no_work():
