@@ -279,9 +279,11 @@ def _print_header(case: Case, world: World, state: State, n_steps: int) -> None:
     for obstacle in world.obstacles:
         print(f"  plane   normal {_row(obstacle.normal)}, offset {obstacle.offset:g} m")
     for joint in world.joints:
-        kind, there = type(joint).__name__.lower(), _row(joint.held_at())
+        kind = type(joint).__name__.lower()
+        # Places worked out from others have zeros that are round-off.
+        here, there = (_row(np.round(place, 12) + 0.0) for place in (joint.anchor, joint.held_at()))
         of = "" if joint.other is None else f" from that of body {joint.other}"
-        print(f"  {kind:<7} at {_row(joint.anchor)} m from the centre of mass, {there} m{of}")
+        print(f"  {kind:<7} at {here} m from the centre of mass, {there} m{of}")
     print(f"  flow    {type(case.flow).__name__}")
     print(f"  dt      {case.dt:g} s")
     print(f"  span    {n_steps * case.dt:g} s, {n_steps} steps, {state.position.dtype}")
