@@ -274,9 +274,10 @@ def _dice() -> tuple[World, State]:
     die = RigidBody(Rounded(Box((0.007, 0.007, 0.007)), 0.001), mass=0.005)
     law = Coulomb(0.3, restitution=0.4)
     world = World([die] * 3, [HalfSpace()], contact_law=law, pairs=[])
+    turn = jnp.array([[1.0, 0.3, 0.0, 0.0], [1.0, 0.0, 0.2, 0.1], [1.0, 0.0, 0.0, 0.4]])
     state = State(
         position=[[0.0, -0.02, 0.1], [0.0, 0.0, 0.12], [0.0, 0.02, 0.1]],
-        quaternion=[[1.0, 0.3, 0.0, 0.0], [1.0, 0.0, 0.2, 0.1], [1.0, 0.0, 0.0, 0.4]],
+        quaternion=turn / jnp.linalg.norm(turn, axis=1, keepdims=True),
         velocity=[[0.5, -0.25, 0.0], [0.7, 0.02, 0.0], [0.5, 0.3, 0.0]],
         angular_velocity=[[20.0, -30.0, 10.0], [-10.0, 25.0, 15.0], [15.0, 30.0, -20.0]],
     )
