@@ -1,9 +1,10 @@
 """A die that is thrown until it lies, and the derivative of the place where it lies.
 
-It hits the table with a corner, slides, tips over edges and comes to rest on a face. Which face is
-a matter of chance; where it lies depends smoothly on the throw, as long as the course of events
-stays the same, and its derivative passes through every impact and every step in which it slides or
-sticks. Expected: the derivative by the velocity of the throw is that of finite differences.
+It hits the table with a corner, slides, tips over edges and comes to rest on a face. The derivative
+of its place by the velocity of the throw passes through every impact and every step in which it
+slides or sticks. Expected: it is that of finite differences, to 1e-8 s. (From throw to throw the
+place also jumps by some 1e-5 m, where a contact begins to last in another step: a difference that
+meets a jump is wrong by as much over its step.)
 
 Run: python examples/throw_dice.py
 """
@@ -14,7 +15,7 @@ import jax.numpy as jnp
 import jaxrb as rb
 
 METHOD = rb.LGVCI(dt=0.005, on_zeno="rest")
-VELOCITY = (1.0, 0.3, -1.0)  # of the throw [m/s]
+VELOCITY = (1.2, 0.0, 0.0)  # of the throw [m/s]
 
 
 def throw(velocity):
@@ -34,7 +35,7 @@ def face(upward):
     return axis + 1 if upward[axis] > 0 else 6 - axis
 
 
-def main(h=1e-6):
+def main(h=1e-5):
     """Returns the number on top, how far that face is from level, the derivative of the place by
     the velocity, shape (2, 3) [s], and the same by differences of a step h [m/s]."""
     run, velocity = jax.jit(throw), jnp.array(VELOCITY)

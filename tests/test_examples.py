@@ -32,7 +32,7 @@ def test_throw_dice():
     assert 1 <= number <= 6
     assert tilt < 1e-12
     assert np.abs(exact).max() > 0.05
-    np.testing.assert_allclose(differences, exact, atol=1e-4)
+    np.testing.assert_allclose(differences, exact, atol=1e-8)
 
 
 @pytest.mark.slow
