@@ -324,7 +324,7 @@ def _dominoes() -> tuple[World, State]:
     law = Coulomb(0.4, restitution=0.0)
     world = World(pieces, [HalfSpace()], contact_law=law, pairs=neighbours)
     still, rate = jnp.zeros((n, 3)), 5.0
-    place = still.at[:, 0].set(0.02 * jnp.arange(n)).at[:, 2].set(half[2])
+    place = still.at[:, 0].set(0.02 * jnp.arange(float(n))).at[:, 2].set(half[2])
     pushed = still.at[0].set(rate * jnp.array([half[2], 0.0, half[0]]))
     return world, State(place, _upright(n), pushed, still.at[0, 1].set(rate))
 
