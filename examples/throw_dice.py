@@ -3,8 +3,8 @@
 It hits the table with a corner, slides, tips over edges and comes to rest on a face. The derivative
 of its place by the velocity of the throw passes through every impact and every step in which it
 slides or sticks. Expected: it is that of finite differences, to 1e-8 s. (From throw to throw the
-place also jumps by some 1e-5 m, where a contact begins to last in another step: a difference that
-meets a jump is wrong by as much over its step.)
+place also jumps, by 1e-6 m or up to a millimetre, where a contact begins to last in another step: a
+difference that meets a jump is wrong by as much over its step.)
 
 Run: python examples/throw_dice.py
 """
