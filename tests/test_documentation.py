@@ -114,7 +114,7 @@ def test_pages_ask_no_foreign_server():
 
 def test_there_are_pages_and_notebooks():
     assert len(blocks(PAGES[0])) >= 1
-    assert len(NOTEBOOKS) >= 5
+    assert len(NOTEBOOKS) >= 6
 
 
 @pytest.mark.parametrize("module", MODULES)

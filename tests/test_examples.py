@@ -24,6 +24,18 @@ def test_throw_to_target():
 
 
 @pytest.mark.slow
+def test_throw_dice():
+    """It lies level, and its derivative is not a small one."""
+    import throw_dice
+
+    number, tilt, exact, differences = throw_dice.main()
+    assert 1 <= number <= 6
+    assert tilt < 1e-12
+    assert np.abs(exact).max() > 0.05
+    np.testing.assert_allclose(differences, exact, atol=1e-8)
+
+
+@pytest.mark.slow
 def test_powered_landing(tmp_path):
     import powered_landing as example
 

@@ -28,6 +28,7 @@ from ..viz import (
     Energies,
     new_figure,
     plot_angular_velocity,
+    plot_contact_forces,
     plot_energies,
     plot_energy_change,
     plot_snapshots,
@@ -51,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--out", type=Path, metavar="DIR", help="where to write; default ./out/case-CASE"
     )
     parser.add_argument(
-        "--steps", type=_positive, default=1000, metavar="N", help="number of steps; default 1000"
+        "--steps", type=_positive, metavar="N", help="number of steps; by default that of the case"
     )
 
 
@@ -60,12 +61,13 @@ def run(args: argparse.Namespace) -> int:
     jax.config.update("jax_enable_x64", True)
     case: Case = args.case
     world, state = case.build()
-    _print_header(case, world, state, args.steps)
+    n_steps = args.steps or case.steps
+    _print_header(case, world, state, n_steps)
     wanted = ("matplotlib", "tqdm", "viser", "skimage")
     missing = [name for name in wanted if importlib.util.find_spec(name) is None]
     if missing:
         print(f"Without {', '.join(missing)}: for figures and replays, pip install jaxrb[viz]")
-    flight = fly(case, world, state, args.steps)
+    flight = fly(case, world, state, n_steps)
     if world.obstacles or world.pairs:
         _print_impacts(flight)
     if flight.failure:
@@ -151,9 +153,13 @@ def fly(case: Case, world: World, state: State, n_steps: int) -> Flight:
 
 def _compile(case: Case, world: World, state: State, n_steps: int, every: int):
     """The program of a piece, a function of world and state."""
-    capacity = 32 + n_steps // 8
-    method = EventDriven(case.flow, case.dt, max_impacts=capacity)
-    save = SaveAt(every=every, impacts=capacity)
+    if case.lasting:  # before they last, bodies that come to rest bounce in every step
+        capacity = 32 + n_steps
+        method = EventDriven(case.flow, case.dt, on_zeno="rest")
+    else:
+        capacity = 32 + n_steps // 8
+        method = EventDriven(case.flow, case.dt, max_impacts=capacity)
+    save = SaveAt(every=every, impacts=capacity, contacts=case.lasting)
 
     def solve(world, state):
         return simulate(world, state, method, t1=n_steps * case.dt, save=save, throw=False)
@@ -237,6 +243,10 @@ def _draw(out: Path, case: Case, world: World, flight: Flight, energies: Energie
         picture, ax = new_figure()
         plot_snapshots(world, states, flight.t[shown], path=path, ax=ax)
         written += save_figure(picture, out / "snapshots.png")
+    if flight.solution is not None and flight.solution.contacts is not None:
+        forces, ax = new_figure()
+        plot_contact_forces(world, flight.solution, ax=ax)
+        written += save_figure(forces, out / "forces.png")
     if not (world.obstacles or world.pairs):
         spin, ax = new_figure()
         plot_angular_velocity(flight.t, flight.states.angular_velocity[:, 0], ax=ax)
@@ -268,8 +278,12 @@ def _print_header(case: Case, world: World, state: State, n_steps: int) -> None:
         print(f"  body    {text}" + (f", {number} times" if number > 1 else ""))
     for obstacle in world.obstacles:
         print(f"  plane   normal {_row(obstacle.normal)}, offset {obstacle.offset:g} m")
-    for pin in world.joints:
-        print(f"  pin     at {_row(pin.anchor)} m from the centre of mass, {_row(pin.point)} m")
+    for joint in world.joints:
+        kind = type(joint).__name__.lower()
+        # Places worked out from others have zeros that are round-off.
+        here, there = (_row(np.round(place, 12) + 0.0) for place in (joint.anchor, joint.held_at()))
+        of = "" if joint.other is None else f" from that of body {joint.other}"
+        print(f"  {kind:<7} at {here} m from the centre of mass, {there} m{of}")
     print(f"  flow    {type(case.flow).__name__}")
     print(f"  dt      {case.dt:g} s")
     print(f"  span    {n_steps * case.dt:g} s, {n_steps} steps, {state.position.dtype}")

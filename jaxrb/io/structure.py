@@ -20,7 +20,18 @@ from jax.core import Tracer
 
 from .. import bodies, control, flows, impact, shapes
 from ..contact import Moving
-from ..simulate import RESULTS, EventDriven, Impacts, PairLaw, SaveAt, Solution, Stats, World
+from ..simulate import (
+    RESULTS,
+    ContactForces,
+    EventDriven,
+    Impacts,
+    MoreauJean,
+    PairLaw,
+    SaveAt,
+    Solution,
+    Stats,
+    World,
+)
 
 # What holds functions of its user's.
 _UNWRITTEN = (shapes.Implicit, bodies.Force, Moving)
@@ -35,7 +46,17 @@ def _written(package: Any) -> list[type]:
 
 _PACKAGES = (shapes, control, bodies, impact, flows)
 _OFFERED = [kind for package in _PACKAGES for kind in _written(package)]
-_OWN = (EventDriven, Impacts, PairLaw, SaveAt, Solution, Stats, World)
+_OWN = (
+    ContactForces,
+    EventDriven,
+    Impacts,
+    MoreauJean,
+    PairLaw,
+    SaveAt,
+    Solution,
+    Stats,
+    World,
+)
 _CLASSES: dict[str, type] = {kind.__name__: kind for kind in (*_OFFERED, *_OWN)}
 _ENUMERATIONS = {
     "RESULTS": jax.tree.structure(RESULTS.successful),

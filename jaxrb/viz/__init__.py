@@ -2,6 +2,7 @@
 them, so that this package imports without them; `pip install jaxrb[viz]` installs them."""
 
 from .._help import publish
+from .contacts import plot_contact_forces as plot_contact_forces
 from .energies import (
     Energies as Energies,
     plot_energies as plot_energies,

@@ -27,6 +27,7 @@ from jaxtyping import Bool, Float
 from ..contact import Moving
 from ..simulate import Solution, World
 from ..simulate.results import Code, result_name
+from .forces import SHORTEST, Forces
 from .meshes import Mesh, mesh
 from .obstacles import poses
 from .scene import Extent, Scene
@@ -34,7 +35,7 @@ from .tracks import Track, chosen_lanes
 
 _ARROW = 0.3  # length of the longest, in sizes of the scene
 _ARROW_OF_BODY = 2.5  # and at most, in sizes of the largest body
-_SHORTEST = 0.02  # of those that are drawn, in lengths of the longest
+_FORCE_OF_BODY = 0.8  # likewise, of the arrows of forces, which are at several points of a body
 _HOLD = 0.35  # how long an arrow stays [s of playing]
 
 
@@ -47,6 +48,7 @@ def replay(
     speed: float = 1.0,
     trace: bool = True,
     impacts: bool = True,
+    forces: bool = True,
     args: Any = None,
 ) -> Replay:
     """An interactive replay of a simulation: a file for a browser, or live.
@@ -67,6 +69,9 @@ def replay(
         trace: whether to draw the paths of the centres of mass.
         impacts: whether to draw the impulse of each impact on its body, as an arrow that ends
             at the contact point; for a short time. Lengths are proportional to impulses.
+        forces: whether to draw the forces of contacts that last, where they were saved
+            (`SaveAt(..., contacts=True)`), as darker arrows to each point of contact. Their
+            lengths are proportional but for the largest twentieth of them.
         args: those of `simulate`, for the motions of obstacles.
 
     Returns:
@@ -108,6 +113,7 @@ def replay(
         note=note,
         trace=bool(trace),
         impacts=bool(impacts),
+        forces=Forces.of(chosen if forces else [], times),
         args=args,
     )
 
@@ -127,6 +133,7 @@ class Replay:
         speed: seconds of the simulation per second of playing.
         note: names of the results of lanes that ended early; empty if none did.
         trace, impacts: whether paths and impulses are drawn.
+        forces: of contacts that last.
         args: of the motions of obstacles.
     """
 
@@ -141,6 +148,7 @@ class Replay:
     note: str
     trace: bool
     impacts: bool
+    forces: Forces
     args: Any = None
 
     @property
@@ -161,17 +169,30 @@ class Replay:
         tips = self.impact_position[self.arrow_impacts]
         impulses = self.impact_impulse[self.arrow_impacts]
         longest = np.linalg.norm(impulses, axis=-1).max(initial=0.0)
-        body = max(np.ptp(mesh.vertices, axis=0).max() for mesh in self.meshes)
-        length = min(_ARROW * self.extent.size, _ARROW_OF_BODY * body)
-        scale = length / longest if longest > 0 else 0.0
+        scale = self._longest_arrow(_ARROW_OF_BODY) / longest if longest > 0 else 0.0
         return np.stack([tips - scale * impulses, tips], axis=1)
+
+    @functools.cached_property
+    def force_arrows(self) -> Float[np.ndarray, "n_frames n_contacts 2 3"]:
+        """Tails and tips [m] of the arrows of `forces`; of those that are not drawn they are one
+        point."""
+        return self.forces.arrows(self._longest_arrow(_FORCE_OF_BODY))
+
+    def _longest_arrow(self, bodies: float) -> float:
+        """A length [m], at most so many sizes of the largest body."""
+        return min(_ARROW * self.extent.size, bodies * self.body_size)
+
+    @functools.cached_property
+    def body_size(self) -> float:
+        """The longest side of the largest body [m]."""
+        return float(max(np.ptp(mesh.vertices, axis=0).max() for mesh in self.meshes))
 
     @functools.cached_property
     def arrow_impacts(self) -> np.ndarray:
         """Indices of the impacts that have an arrow: none that would be too short to be seen."""
         length = np.linalg.norm(self.impact_impulse, axis=-1)
         longest = length.max(initial=0.0)
-        return np.flatnonzero((length > 0) & (length >= _SHORTEST * longest) & self.impacts)
+        return np.flatnonzero((length > 0) & (length >= SHORTEST * longest) & self.impacts)
 
     @functools.cached_property
     def arrow_shown(self) -> Bool[np.ndarray, "n_frames n_arrows"]:

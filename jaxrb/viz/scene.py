@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.spatial.transform import Rotation
 
+from ..bodies.joints.base import AbstractJoint, AbstractMovingJoint
 from ..shapes import HalfSpace
 from .figure import ORANGE, body_color
 from .meshes import Mesh, section
@@ -20,6 +21,9 @@ if TYPE_CHECKING:
     from .replay import Replay
 
 _GROUND, _LINES = "#E0E0E0", "#B4B4B4"
+_FORCES, _JOINTS = "#404040", "#202020"
+_SLIM = 0.025  # radius of the shaft of arrows, in lengths of the longest
+_MARK = 0.04  # radius of the balls that mark joints, in sizes of the largest body
 _GHOST = 0.3  # opacity
 _SIZE = 6.0  # of the scene, in units of the page
 _SAMPLES = 64  # frames, and vertices of a body, that tell how large the scene is
@@ -124,21 +128,22 @@ class Scene:
             _add_paths(scene, unit * replay.position)
         arrows = unit * replay.arrows
         lengths = np.linalg.norm(arrows[:, 1] - arrows[:, 0], axis=-1)
-        width = 0.025 * lengths.max(initial=0.0)
+        width = _SLIM * lengths.max(initial=0.0)
         self._arrows = [
-            scene.add_arrows(
-                f"/impacts/{index}",
-                arrow[None],
-                _linear(_rgb(ORANGE)),
-                shaft_radius=width,
-                head_radius=2.5 * width,
-                head_length=min(8 * width, length / 2),
-                visible=bool(shown),
-            )
-            for index, (arrow, length, shown) in enumerate(
-                zip(arrows, lengths, replay.arrow_shown[0], strict=True)
-            )
+            _add_arrow(scene, f"/impacts/{index}", arrow, ORANGE, width, visible=bool(shown))
+            for index, (arrow, shown) in enumerate(zip(arrows, replay.arrow_shown[0], strict=True))
         ]
+        self._force_arrows = forces = unit * replay.force_arrows
+        lengths = np.linalg.norm(forces[..., 1, :] - forces[..., 0, :], axis=-1)
+        self._force_width = _SLIM * lengths.max(initial=0.0)
+        self._forces = [
+            _add_arrow(
+                scene, f"/forces/{index}", arrow, _FORCES, self._force_width, visible=length > 0
+            )
+            for index, (arrow, length) in enumerate(zip(forces[0], lengths[0], strict=True))
+        ]
+        for index, joint in enumerate(replay.world.joints):
+            _add_joint(scene, index, joint, unit, _MARK * replay.body_size)
         top = np.append(extent.center[:2], extent.high[2])
         self._label = scene.add_label(
             "/time", replay.label(0), position=top, anchor="bottom-center", font_screen_scale=1.3
@@ -161,8 +166,62 @@ class Scene:
         shown = replay.arrow_shown
         for index in np.flatnonzero(shown[frame] != shown[before]):
             self._arrows[index].visible = bool(shown[frame, index])
+        for index, handle in enumerate(self._forces):
+            here, there = self._force_arrows[(before, frame), index]
+            if np.any(here != there):
+                length = float(np.linalg.norm(there[1] - there[0]))
+                handle.visible = length > 0
+                if length > 0:
+                    handle.points = there[None].astype(np.float32)
+                    handle.head_length = _head(self._force_width, length)
         if replay.label(frame) != replay.label(before):
             self._label.text = replay.label(frame)
+
+
+def _add_arrow(scene, name: str, arrow: np.ndarray, color: str, width: float, visible: bool):
+    """An arrow from a tail to a tip."""
+    return scene.add_arrows(
+        name,
+        arrow[None],
+        _linear(_rgb(color)),
+        shaft_radius=width,
+        head_radius=2.5 * width,
+        head_length=_head(width, float(np.linalg.norm(arrow[1] - arrow[0]))),
+        visible=visible,
+    )
+
+
+def _head(width: float, length: float) -> float:
+    """The length of the head of an arrow."""
+    return min(8 * width, length / 2)
+
+
+def _add_joint(scene, index: int, joint: AbstractJoint, unit: float, size: float) -> None:
+    """A ball at each end, and the axis of what turns or slides along one; a size in metres.
+
+    In the frames of the bodies, with which they move; of one lane, or they would hide each other.
+    """
+    own = f"/lane0/body{joint.body}"
+    other = "/world" if joint.other is None else f"/lane0/body{joint.other}"
+    for place, anchor in ((own, joint.anchor), (other, joint.held_at())):
+        scene.add_icosphere(
+            f"{place}/joint{index}",
+            unit * size,
+            _rgb(_JOINTS),
+            subdivisions=2,
+            position=unit * np.asarray(anchor, float),
+            cast_shadow=False,
+        )
+    if isinstance(joint, AbstractMovingJoint):
+        axis = np.asarray(joint.axis, float)
+        reach = 4 * unit * size * axis / np.linalg.norm(axis)
+        middle = unit * np.asarray(joint.anchor, float)
+        scene.add_line_segments(
+            f"{own}/axis{index}",
+            np.stack([middle - reach, middle + reach])[None],
+            _rgb(_JOINTS),
+            thickness=0.5 * unit * size,
+        )
 
 
 def _add_obstacle(scene, replay: Replay, index: int, unit: float):

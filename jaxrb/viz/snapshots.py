@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 _LIGHT = np.array([0.35, -0.45, 0.82])  # towards it, world frame
 _STEEP = 0.5  # cosine of the slope from which on an obstacle is a wall
+_STILL = 1e-4  # of the size of all: what moves less stays
 _PATH = {"color": BLACK, "zorder": 3}
 _GROUND, _LINES, _SHADOW = "#F4F4F4", "#FFFFFF", "#D4D4D4"
 
@@ -41,11 +42,12 @@ def plot_snapshots(
 ) -> Axes:
     """Bodies over their obstacles at several times, as in Tran and Leok's Figure 6.
 
-    A parallel projection, upright where world z is. The colour of a body says the time, or at
-    one time alone which body it is; what is darker on an obstacle is its shadow, cast along the
-    normal. Steep obstacles have none, and those that are seen from behind are outlines. The axes
-    in the corner are as long as a square of the obstacle. Other solids at rest are grey and behind
-    the bodies; cavities, which would hide them, and obstacles that move are not drawn.
+    A parallel projection, upright where world z is. The colour of a body says the time, the last
+    one where it stays, or at one time alone which body it is. What is darker on an obstacle is its
+    shadow, cast along the normal. Steep obstacles have none, and those that are seen from behind
+    are outlines. The axes in the corner are as long as a square of the obstacle. Other solids at
+    rest are grey and behind the bodies; cavities, which would hide them, and obstacles that move
+    are not drawn.
 
     Args:
         world: bodies and obstacles.
@@ -140,8 +142,11 @@ def _paint(
     face = np.broadcast_to(colors, (*solids.shape[:2], 4)).copy()
     outward = normals(solids)
     face[..., :3] *= _brightness(outward)[..., None]
-    # What faces away is hidden, and what is further away is drawn first.
+    # What faces away is hidden, and what is further away is drawn first. What stays is drawn at
+    # its last time alone: at one depth, round-off would choose the colours.
     visible = outward @ view[2] > 0
+    moved = np.abs(np.diff(solids, axis=0)).max(axis=(2, 3)) > _STILL * np.ptp(solids)
+    visible[:-1] &= moved
     order = np.argsort(solids[visible].mean(axis=1) @ view[2])
     face = face[visible][order]
     return PolyCollection(

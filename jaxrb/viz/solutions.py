@@ -54,7 +54,7 @@ def plot_energy_parts(world: World, sol: Solution, *, ax: Axes | None = None) ->
     }
     with mpl.rc_context(STYLE):
         ax = new_axes() if ax is None else ax
-        mark_impacts(ax, _impact_times(sol))
+        mark_impacts(ax, impact_times(sol))
         for label, (values, style) in parts.items():
             ax.plot(time, values, label=label, **style)
         ax.set_ylabel("energy [J]")
@@ -90,7 +90,7 @@ def plot_momentum(
     values = np.asarray(of_state(world, states))
     with mpl.rc_context(STYLE):
         ax = new_axes() if ax is None else ax
-        mark_impacts(ax, _impact_times(sol))
+        mark_impacts(ax, impact_times(sol))
         for column, axis, color in zip(values.T, _AXES, (BLUE, ORANGE, BLACK), strict=True):
             ax.plot(time, column, color=color, lw=1.1, label=f"${label}_{axis}$")
         ax.set_ylabel(f"{kind} momentum [{unit}]")
@@ -131,7 +131,7 @@ def plot_gaps(world: World, sol: Solution, *, args: Any = None, ax: Axes | None 
         curves = {f"smallest of {len(curves)} gaps": np.min(list(curves.values()), axis=0)}
     with mpl.rc_context(STYLE):
         ax = new_axes() if ax is None else ax
-        mark_impacts(ax, _impact_times(sol))
+        mark_impacts(ax, impact_times(sol))
         ax.axhline(0.0, color=GREY, lw=0.6)
         for (label, gap), color in zip(curves.items(), _COLORS, strict=False):
             ax.plot(time, gap, color=color, lw=1.1, label=label)
@@ -198,8 +198,12 @@ def plot_phase_portrait(
     return ax
 
 
-def _saved(sol: Solution) -> tuple[np.ndarray, State]:
-    """The times that were reached, and the states then."""
+def reached_times(sol: Solution) -> tuple[np.ndarray, np.ndarray]:
+    """The times saved that were reached [s], and which of all times they are.
+
+    Raises:
+        ValueError: if they are fewer than two, or for a batch.
+    """
     if np.ndim(sol.stats.time):
         raise ValueError(
             "sol is of a batch; take one world: jax.tree.map(lambda leaf: leaf[0], sol)."
@@ -210,23 +214,30 @@ def _saved(sol: Solution) -> tuple[np.ndarray, State]:
         raise ValueError(
             "sol needs states along the way: simulate with save=SaveAt(every=1) or SaveAt(ts=...)."
         )
-    return time[there], jax.tree.map(lambda leaf: leaf[there], sol.states)
+    return time[there], there
 
 
-def _impact_times(sol: Solution) -> np.ndarray:
+def impact_times(sol: Solution) -> np.ndarray:
+    """Of the impacts on record [s]."""
     if sol.impacts.time is None:
         return np.empty(0)
     time = np.asarray(sol.impacts.time)
     return time[np.isfinite(time)]
 
 
+def _saved(sol: Solution) -> tuple[np.ndarray, State]:
+    """The times that were reached, and the states then."""
+    time, there = reached_times(sol)
+    return time, jax.tree.map(lambda leaf: leaf[there], sol.states)
+
+
 def _own_impacts(sol: Solution) -> tuple[np.ndarray, State, State] | None:
     """Times, and the states before and after; None if no impact is on record."""
-    n = len(_impact_times(sol))
+    n = len(impact_times(sol))
     if n == 0 or sol.impacts.before is None or sol.impacts.after is None:
         return None
     first = lambda states: jax.tree.map(lambda leaf: leaf[:n], states)  # noqa: E731
-    return _impact_times(sol), first(sol.impacts.before), first(sol.impacts.after)
+    return impact_times(sol), first(sol.impacts.before), first(sol.impacts.after)
 
 
 @eqx.filter_jit

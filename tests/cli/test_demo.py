@@ -77,6 +77,49 @@ def test_friction(demo, case, steps):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("case", ["dice", "stack", "dominoes"])
+def test_what_comes_to_rest(demo, case):
+    """It stays, on a face, and the pictures show it and its forces."""
+    status, text, out = demo(case)
+    assert status == 0
+    arrays = load(out)
+    rates = np.concatenate([arrays["velocity"][-1], arrays["angular_velocity"][-1]])
+    if case == "dominoes":  # the first has fallen on the second, and so on
+        _, x, y, _ = arrays["quaternion"][-1].T
+        assert (1 - 2 * (x**2 + y**2) < 0.9)[:-1].all()  # cosines of their tilts
+    else:
+        np.testing.assert_allclose(rates, 0.0, atol=1e-6)
+    lost, first = map(float, re.search(r"energy dissipated +(\S+) J of (\S+) J", text).groups())
+    assert 0 < lost < first
+    for name in ("energies.png", "snapshots.png", "forces.png", "replay.html"):
+        assert (out / name).exists(), name
+
+
+@pytest.mark.slow
+def test_a_slope_holds_one_box(demo):
+    """The other one slides down by g (sin - mu cos) t^2/2."""
+    status, text, out = demo("incline")
+    assert status == 0
+    assert "150 steps" in text  # its own number
+    way = np.linalg.norm(np.diff(load(out)["position"][[0, -1]], axis=0)[0], axis=1)
+    tilt = np.radians(20)
+    expected = 9.81 * (np.sin(tilt) - 0.3 * np.cos(tilt)) * 1.5**2 / 2
+    np.testing.assert_allclose(way, [0.0, expected], atol=1e-10)
+    assert (out / "forces.png").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("case", "joints"), [("double-pendulum", 2), ("four-bar", 4)])
+def test_joints(demo, case, joints):
+    """They are listed, and the energy errs by no more than the steps make it."""
+    status, text, out = demo(case, "--steps", "200")
+    assert status == 0
+    assert len(re.findall(r"^  hinge   at ", text, re.MULTILINE)) == joints
+    assert float(re.search(r"max \|E - E0\|/E0 = (\S+)", text)[1]) < 2e-2
+    assert (out / "snapshots.png").exists() and (out / "replay.html").exists()
+
+
+@pytest.mark.slow
 def test_a_super_ball_comes_back(demo):
     """From floor, table and floor, without loss."""
     status, text, out = demo("super-ball", "--steps", "800")

@@ -13,6 +13,7 @@ import pytest
 
 import jaxrb as rb
 from jaxrb.io import load, save
+from jaxrb.simulate import ContactForces
 
 CORNERS = np.array([(x, y, z) for x in (0, 1) for y in (0, 2) for z in (0, 3.0)])
 SHAPES = [
@@ -76,6 +77,16 @@ def test_worlds(tmp_path):
         "worlds": (world, pinned, rough),
         "states": [state(13), jax.vmap(lambda h: h)(state(3))],
         "method": rb.EventDriven(rb.SimoWong(), 0.01, on_zeno="rest"),
+        "steps": rb.MoreauJean(0.01, 0.75, "implicit"),
+        "contacts": ContactForces(
+            jnp.ones((2, 3)),
+            jnp.zeros(2),
+            jnp.array([0, 2]),
+            jnp.ones((2, 3)),
+            jnp.ones((2, 3, 3)),
+            jnp.array(True),
+            ((0, 1), (2, 3)),
+        ),
         "notes": ("text", 1, 0.1, float("inf"), True, None, np.int32(3)),
     }
     path = tmp_path / "all.jaxrb"
@@ -83,7 +94,8 @@ def test_worlds(tmp_path):
     found = load(path)
     assert identical(found["worlds"], thing["worlds"])
     assert identical(found["states"], thing["states"])
-    assert found["method"] == thing["method"]
+    assert found["method"] == thing["method"] and found["steps"] == thing["steps"]
+    assert identical(found["contacts"], thing["contacts"])
     assert found["notes"][:6] == thing["notes"][:6] and found["notes"][6] == 3
     header = json.loads(path.read_bytes().partition(b"\n")[0])
     assert header["units"] == "SI" and header["jaxrb"] == rb.__version__

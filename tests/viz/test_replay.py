@@ -1,6 +1,7 @@
 """Replays: their poses, arrows, files and messages."""
 
 import base64
+import dataclasses
 import html
 import json
 import re
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 
 import jaxrb as rb
+from jaxrb.simulate import ContactForces
 from jaxrb.viz import replay
 
 GRAVITY, RADIUS, RESTITUTION = 10.0, 0.5, 0.8
@@ -312,3 +314,79 @@ def test_obstacles_are_drawn_where_they_are():
     assert sides == dict(zip(names, ("double", "front", "back"), strict=True))
     moved = [m for m in nodes if m["type"] == "SetPositionMessage" and m["name"] == "/obstacles/0"]
     assert len(moved) >= len(found.times) - 1
+
+
+def test_forces_are_arrows_that_end_at_the_points_of_contact(sol):
+    """Of the last time saved, as long as they are large but for the very largest; without one
+    where there is none."""
+    n, load = len(sol.ts), np.zeros((len(sol.ts), 3, 3))
+    load[10:, 0, 0], load[20:, 1, 0] = 2.0, 1.0
+    load[15, 0, 0], load[12, 1, 1] = 500.0, np.nan
+    place = np.arange(9.0).reshape(3, 3) + np.zeros((n, 1, 1))
+    held = dataclasses.replace(sol, contacts=forces_of(load, place))
+    found = replay(WORLD, held)  # three frames from one saved time to the next
+    arrows = found.force_arrows
+    assert arrows.shape == (len(found.times), 2, 2, 3)
+    np.testing.assert_allclose(
+        arrows[:, :, 1], np.broadcast_to(place[0, :2], arrows[:, :, 1].shape)
+    )
+    along = arrows[:, :, 1] - arrows[:, :, 0]
+    assert not along[..., 1:].any()  # the normal is the x-axis
+    length = along[..., 0] / along[-1, 0, 0]
+    np.testing.assert_allclose(length[:, 0], np.arange(len(length)) >= 30)
+    np.testing.assert_allclose(length[:, 1], np.where(np.arange(len(length)) >= 60, 0.5, 0.0))
+    # The first is shown from the tenth time saved on.
+    shown = [(t, m) for t, m in payload(found.html)["messages"] if m.get("name") == "/forces/0"]
+    (first,) = [
+        t for t, m in shown if m["type"] == "SetSceneNodeVisibilityMessage" and m["visible"]
+    ]
+    assert first == pytest.approx(float(sol.ts[10]), abs=1e-6)
+    assert not replay(WORLD, held, forces=False).force_arrows.size
+    assert not replay(WORLD, sol).force_arrows.size
+
+
+def forces_of(load, place):
+    """At contacts of the first body with the first obstacle, along axes whose normal is x."""
+    n, m, _ = load.shape
+    axes = jnp.broadcast_to(jnp.eye(3), (n, m, 3, 3))
+    none = jnp.zeros((n, m))
+    solved = jnp.ones(n, bool)
+    parts = (jnp.asarray(load), none, none.astype(int), jnp.asarray(place), axes, solved)
+    return ContactForces(*parts, ((0, 0),) * m)
+
+
+def test_joints_are_marked_where_they_hold():
+    """Balls at both ends in the frames of the bodies, and the axis of a hinge."""
+    bar = rb.RigidBody(rb.Box((0.2, 0.02, 0.02)))
+    joints = [
+        rb.Hinge(0, axis=(0, 2, 0), anchor=(-0.2, 0, 0), other_anchor=(0, 0, 1)),
+        rb.Distance(1, (0, 0, 0), 0.5, other=0, other_anchor=(0.2, 0, 0)),
+    ]
+    world = rb.World([bar, bar], [], joints=joints)
+    zero = jnp.zeros((2, 3))
+    start = rb.State(
+        jnp.array([[0.2, 0, 1], [0.4, 0, 0.5]]), jnp.tile(jnp.eye(1, 4), (2, 1)), zero, zero
+    )
+    # Poses matter alone, and those of bodies without joints compile fast.
+    free = rb.World([bar, bar], [], pairs=[])
+    sol = rb.simulate(free, start, rb.LGVCI(0.01), 0.1, save=rb.SaveAt(every=5))
+    found = replay(world, sol)
+    nodes = [m for _, m in payload(found.html)["messages"]]
+    kinds = {m["name"]: m["type"] for m in nodes if "/joint" in m.get("name", "")}
+    balls = {
+        m["name"]: np.array(m["position"])
+        for m in nodes
+        if m["type"] == "SetPositionMessage" and "/joint" in m["name"]
+    }
+    unit = 6.0 / found.extent.size
+    expected = {
+        "/lane0/body0/joint0": (-0.2, 0, 0),
+        "/world/joint0": (0, 0, 1),
+        "/lane0/body1/joint1": (0, 0, 0),
+        "/lane0/body0/joint1": (0.2, 0, 0),
+    }
+    assert set(kinds) == set(expected)
+    for name, place in balls.items():
+        np.testing.assert_allclose(place, unit * np.array(expected[name]), atol=1e-6)
+    axes = [m["name"] for m in nodes if m["type"] == "LineSegmentsMessage" and "axis" in m["name"]]
+    assert axes == ["/lane0/body0/axis0"]

@@ -16,8 +16,10 @@ FLOOR = rb.HalfSpace()
 WALLS = [rb.HalfSpace((1.0, 0.0, 0.0), -1.0), rb.HalfSpace((-1.0, 0.0, 0.0), -1.0)]
 
 
-def states(n_times):
+def states(n_times, shift=0.0):
+    """The balls, which move along x from the first time to the next."""
     place = np.tile(np.array([[-0.5, 0.0, 0.2], [0.0, 0.3, 0.2], [0.5, 0.0, 0.2]]), (n_times, 1, 1))
+    place[1:, :, 0] += shift
     turn = np.zeros((n_times, 3, 4))
     turn[..., 0] = 1.0
     return rb.State(place, turn, 0 * place, 0 * place)
@@ -47,8 +49,18 @@ def test_one_time_shows_bodies_and_several_show_times():
     world = rb.World(BALLS, [FLOOR])
     ax = rb.viz.plot_snapshots(world, states(1), [0.3])
     np.testing.assert_allclose(hues(ax), expected(body_color(k) for k in range(3)), atol=1e-5)
-    assert len(hues(rb.viz.plot_snapshots(world, states(2), [0.0, 1.0]))) == 2
+    assert len(hues(rb.viz.plot_snapshots(world, states(2, 0.05), [0.0, 1.0]))) == 2
     assert len(hues(rb.viz.plot_snapshots(world, states(1), [0.3], span=(0.0, 1.0)))) == 1
+
+
+def test_what_stays_is_drawn_once():
+    """In the colour of the last time, whatever moves it by less than can be seen."""
+    world = rb.World(BALLS, [FLOOR])
+    last = hues(rb.viz.plot_snapshots(world, states(1), [1.0], span=(0.0, 1.0)))
+    ax = rb.viz.plot_snapshots(world, states(3, 1e-6), [0.0, 0.5, 1.0])
+    np.testing.assert_allclose(hues(ax), last, atol=1e-5)
+    once = rb.viz.plot_snapshots(world, states(1), [1.0])
+    assert len(ax.collections[-1].get_paths()) == len(once.collections[-1].get_paths())
 
 
 def test_cut_polygons():
