@@ -145,10 +145,10 @@ def _actuators(
     numbers = [drive.actuator for drive in drives]
     gains, biases = np.zeros((2, len(numbers), 3))
     for row, actuator in enumerate(numbers):
-        fixed = model.actuator_gaintype[actuator] == mujoco.mjtGain.mjGAIN_FIXED
-        width = 1 if fixed else 3
+        _, gain, bias, _ = _kinds(mujoco, model, actuator)
+        width = 1 if gain == "fixed" else 3
         gains[row, :width] = model.actuator_gainprm[actuator, :width]
-        if model.actuator_biastype[actuator] != mujoco.mjtBias.mjBIAS_NONE:
+        if bias == "affine":
             biases[row] = model.actuator_biasprm[actuator, :3]
     controls = [_controls_of(model, actuator)[0] for actuator in numbers]
     clamped = not disabled(mujoco, model, "CLAMPCTRL")
@@ -173,26 +173,31 @@ def _actuators(
 
 def _unknown(mujoco: Any, model: Any, actuator: int, driven: int | None) -> list[str]:
     """What jaxrb does not know of an actuator."""
-    kinds = mujoco.mjtTrn
-    transmission = model.actuator_trntype[actuator]
+    transmission, gain, bias, dynamics = _kinds(mujoco, model, actuator)
     why = []
-    if transmission not in (kinds.mjTRN_JOINT, kinds.mjTRN_JOINTINPARENT):
-        kind = kinds(int(transmission)).name.removeprefix("mjTRN_").lower()
-        why.append(f"it acts on a {kind}; known are motors in joints")
+    if transmission not in ("joint", "jointinparent"):
+        why.append(f"it acts on a {transmission}; known are motors in joints")
     elif driven is None:
         why.append("its joint is none that has a coordinate: a Hinge or a Slider")
-    gains = mujoco.mjtGain.mjGAIN_FIXED, mujoco.mjtGain.mjGAIN_AFFINE
-    biases = mujoco.mjtBias.mjBIAS_NONE, mujoco.mjtBias.mjBIAS_AFFINE
-    linear = model.actuator_gaintype[actuator] in gains
-    linear = linear and model.actuator_biastype[actuator] in biases
-    if not linear or _controls_of(model, actuator)[1] != 1:
+    affine = gain in ("fixed", "affine") and bias in ("none", "affine")
+    if not affine or _controls_of(model, actuator)[1] != 1:
         why.append("its force is no affine function of one control, length and velocity")
-    if model.actuator_dyntype[actuator] != mujoco.mjtDyn.mjDYN_NONE:
+    if dynamics != "none":
         why.append("it has an activation, a state of its own")
     for what in ("delay", "damping", "dampingpoly", "armature"):
         if np.any(of(model, f"actuator_{what}", actuator)):
             why.append(f"its {what} is not known")
     return why
+
+
+def _kinds(mujoco: Any, model: Any, actuator: int) -> list[str]:
+    """Transmission, gain, bias and dynamics of an actuator, as MJCF writes them."""
+    fields = {"Trn": "trntype", "Gain": "gaintype", "Bias": "biastype", "Dyn": "dyntype"}
+    kinds = [
+        getattr(mujoco, f"mjt{kind}")(int(getattr(model, f"actuator_{field}")[actuator]))
+        for kind, field in fields.items()
+    ]
+    return [kind.name.split("_")[1].lower() for kind in kinds]
 
 
 def _is_off(mujoco: Any, model: Any, actuator: int) -> bool:

@@ -68,7 +68,7 @@ def _ends(
 ) -> tuple[_End | None, _End | None]:
     """The frames that coincide."""
     first, second = int(model.eq_obj1id[index]), int(model.eq_obj2id[index])
-    if model.eq_objtype[index] == mujoco.mjtObj.mjOBJ_SITE:
+    if int(model.eq_objtype[index]) == int(mujoco.mjtObj.mjOBJ_SITE):
         return _site(model, first, bodies), _site(model, second, bodies)
     data = np.array(model.eq_data[index])
     here = np.array([1.0, 0.0, 0.0, 0.0])
