@@ -21,6 +21,9 @@ from .report import Losses
 from .settings import disabled, of
 from .unsupported import name_of
 
+# A range without an end: a simulation refuses worlds with numbers that are not finite.
+_ENDLESS = float(np.finfo(np.float32).max)
+
 
 class Actuators(eqx.Module):
     """The torques and forces of motors in joints, by the controls that `simulate` gets as args.
@@ -34,7 +37,7 @@ class Actuators(eqx.Module):
         control: of each its place among the controls.
         n_controls: of the model.
         gear, gain, bias: numbers as above.
-        control_range, force_range: within which they are kept, infinite where they are not.
+        control_range, force_range: within which they are kept.
         torque_range: of the sums at each joint.
     """
 
@@ -209,10 +212,10 @@ def _is_off(mujoco: Any, model: Any, actuator: int) -> bool:
 def _range(
     ranges: Any, limited: Any, indices: Sequence[Any], counts: bool = True
 ) -> Float[Array, "n 2"]:
-    """The ranges of some, infinite of those without."""
+    """The ranges of some, endless of those without."""
     index = np.array(indices, int)
     kept = np.array(limited)[index].astype(bool)[:, None] & counts
-    return as_jax(np.where(kept, np.array(ranges)[index], [-np.inf, np.inf]))
+    return as_jax(np.where(kept, np.array(ranges)[index], [-_ENDLESS, _ENDLESS]))
 
 
 def _number(model: Any) -> int:
