@@ -42,7 +42,7 @@ def test_a_driven_cart_with_two_poles(tmp_path):
     @eqx.filter_jit
     def run(dt, t1):
         method = rb.LGVCI(dt)
-        sol = rb.simulate(model.world, model.state_at(q, v), method, t1, args=u, max_steps=100)
+        sol = rb.simulate(model.world, model.state_at(q, v), method, t1, args=u, max_steps=200)
         rates = rb.joint_velocities(model.world, sol.final)
         return rb.joint_coordinates(model.world, sol.final), rates
 
@@ -57,10 +57,11 @@ def test_a_driven_cart_with_two_poles(tmp_path):
     # The difference quotient is of second order: of 1e-8 times a third derivative of some 1e3.
     np.testing.assert_allclose((4 * first - second - 3 * v) / (2 * h), data.qacc, atol=1e-4)
 
-    steps = np.array([20, 40, 80])
+    steps = np.array([40, 80, 160])
     mujoco.mj_step(reference, data, 400)
-    errors = [np.abs(run(0.4 / n, np.asarray(0.4))[0] - data.qpos).max() for n in steps]
-    assert abs(slope(0.4 / steps, errors) - 2) < 0.1 and errors[-1] < 2e-4, errors
+    t = np.asarray(0.4)
+    errors = [np.abs(run(t / n, t)[0] - data.qpos).max() for n in steps]
+    assert abs(slope(t / steps, errors) - 2) < 0.1 and errors[-1] < 1e-4, errors
 
 
 def test_a_parallelogram_swings_as_a_pendulum(tmp_path):
