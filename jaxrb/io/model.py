@@ -125,8 +125,8 @@ def load_model(
     - Actuators in hinges and slides whose force is an affine function of control, length and
       velocity (`motor`, `position`, `velocity`, `damper` and many of `general`), with their
       gear, ctrlrange and forcerange, are together a `Motor`. It takes the controls from the `args`
-      of `simulate`: see `Model.controls`. Files of jaxrb do not hold such worlds but with
-      `save(..., structure=False)`.
+      of `simulate`: see `Model.controls`. Servos and springs see angles without full turns: see
+      `Hinge`. Files of jaxrb do not hold such worlds but with `save(..., structure=False)`.
     - Body frames keep MuJoCo's axes, but their origin is the centre of mass: `State.position` is
       the centre of mass, and shapes and the full inertia tensor are about it.
     - Geoms that touch something make the shape: spheres, ellipsoids, boxes, capsules, cylinders

@@ -433,6 +433,10 @@ def test_joints_of_urdf(tmp_path, floating):
     path = tmp_path / "robot.urdf"
     path.write_text(f'<robot name="r">{"".join(parts)}</robot>')
     model = load(path, floating_base=floating)
+    assert not model.report.lost
+    harmless = [("limit", "elbow"), ("limit", "rail")]
+    harmless += [] if floating else [("link", "base")]
+    assert [(e.element, e.name) for e in model.report.harmless][: len(harmless)] == harmless
     wheel, elbow, rail = model.world.joints
     assert model.names == (("base",) if floating else ()) + ("turn", "arm", "rod")
     assert [type(j) for j in (wheel, elbow, rail)] == [rb.Hinge, rb.Hinge, rb.Slider]
