@@ -109,9 +109,8 @@ LEG = (
 @pytest.mark.xfail(
     strict=True,
     raises=RuntimeError,
-    reason="it falls and stands, but at 0.74 s the forces at its feet, of which those across the "
-    "hinges' axes are not unique, are not found to the accuracy that is asked: "
-    "held_contacts_not_solved",
+    reason="it falls and stands, but at 0.74 s the forces at its feet are not found to the "
+    "accuracy that is asked: held_contacts_not_solved",
 )
 def test_a_quadruped_falls_and_stands(tmp_path):
     """Its legs are springs: after a second its feet are on the ground and carry its weight."""
