@@ -540,7 +540,10 @@ def test_models_in_mujoco():
         load(path)
     model = load(path, strict=False)
     assert model.names[0] == "head" and {"cylinder", "tumbling"} <= set(model.names)
-    assert len(model.world.forces) == 1  # gravcomp of the head
+    gravcomp, motor = model.world.forces
+    assert gravcomp.body == 0  # the head
+    assert [model.joint_names[k] for k in motor.joint] == ["wheel_2"]
+    assert np.abs(rb.joint_violations(model.world, model.state)[0]).max() < 1e-14
     reference = mujoco.MjModel.from_xml_path(path)
     for name, body in zip(model.names, model.world.bodies, strict=True):
         if not name.startswith("number"):
