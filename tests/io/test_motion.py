@@ -106,14 +106,17 @@ LEG = (
 )
 
 
-@pytest.mark.xfail(
+NOT_YET = pytest.mark.xfail(
     strict=True,
     raises=RuntimeError,
-    reason="it falls and stands, but at 0.74 s the forces at its feet are not found to the "
-    "accuracy that is asked: held_contacts_not_solved",
+    reason="at 0.74 s, with any step, the forces at its feet are not found to the accuracy that is "
+    "asked: held_contacts_not_solved",
 )
-def test_a_quadruped_falls_and_stands(tmp_path):
-    """Its legs are springs: after a second its feet are on the ground and carry its weight."""
+
+
+@pytest.mark.parametrize("t1", [0.6, pytest.param(1.0, marks=NOT_YET)])
+def test_a_quadruped_falls_and_stands(tmp_path, t1):
+    """Its legs are springs: its four feet are on the ground then, and carry its weight."""
     legs = "".join(LEG.format(x, y) for x in (-0.2, 0.2) for y in (-0.15, 0.15))
     path = write(
         tmp_path,
@@ -124,7 +127,7 @@ def test_a_quadruped_falls_and_stands(tmp_path):
     )
     model = load(path, restitution=0.0)
     assert not model.report and len(model.world.joints) == 8
-    sol = rb.simulate(model.world, model.state, rb.LGVCI(0.005), 1.0)
+    sol = rb.simulate(model.world, model.state, rb.LGVCI(0.005), t1)
     assert sol.successful
     gaps = np.asarray(rb.gaps(model.world, sol.final)).ravel()
     assert np.abs(np.sort(gaps)[:4]).max() < 1e-8
