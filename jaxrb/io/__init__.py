@@ -11,7 +11,7 @@ from .checkpoint import (
 )
 from .files import load_file as load_file, save as save
 from .mesh import load_body as load_body, load_mesh as load_mesh
-from .model import Model as Model, load_model as load_model
+from .model import Keyframe as Keyframe, Model as Model, load_model as load_model
 from .opening import load as load
 from .report import Entry as Entry, Report as Report
 

@@ -1,4 +1,4 @@
-"""A world from what moves in a compiled model and what it touches."""
+"""A world from what moves in a compiled model, what holds it and what it touches."""
 
 from __future__ import annotations
 
@@ -8,16 +8,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..bodies import ConstantForce, Pin, RigidBody, State
+from ..bodies import AbstractLoad, ConstantForce, RigidBody
 from ..impact import AbstractContactLaw, Coulomb, Frictionless
 from ..shapes import HalfSpace
 from ..simulate import PairLaw, World
+from .actuators import motors
 from .closest import ClosestPoints, solids_by_kind
 from .collision_filter import Contacts, Touch
+from .equalities import equalities
 from .geoms import geom_kind, group_shape, half_space, inertia_ellipsoid, is_solid
+from .joints import NamedJoint, absorbed_armature, tree_joints
+from .kinematics import Kinematics
 from .report import Losses
 from .unsupported import name_of
-from .welded_groups import Group, Pose, moving_groups
+from .welded_groups import Group, moving_groups
 
 
 class Assembly(NamedTuple):
@@ -25,19 +29,14 @@ class Assembly(NamedTuple):
 
     names: tuple[str, ...]
     bodies: list[RigidBody]
-    joints: list[Pin]
-    forces: list[ConstantForce]
+    joints: list[NamedJoint]
+    forces: list[AbstractLoad]
     obstacles: list[HalfSpace]
     gravity: np.ndarray  # [m/s^2]
     # The friction of each contact: of a body and an obstacle, and of two bodies.
     at_obstacles: dict[tuple[int, int], float]
     at_bodies: dict[tuple[int, int], float]
-    # position [m], quaternion, velocity [m/s], angular velocity [rad/s] of each body
-    motions: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]]
-
-    def state(self) -> State:
-        """The state at the start."""
-        return State(*(np.stack(column) for column in zip(*self.motions, strict=True)))
+    kinematics: Kinematics
 
     def world(self, restitution: float, contact_law: AbstractContactLaw | None) -> World:
         """The world with the law that is given, or with those of the file's friction."""
@@ -56,7 +55,7 @@ class Assembly(NamedTuple):
         return World(
             self.bodies,
             self.obstacles,
-            self.joints,
+            [named.joint for named in self.joints],
             self.gravity,
             contact_law,
             self.forces,
@@ -65,20 +64,18 @@ class Assembly(NamedTuple):
         )
 
 
-def assemble(mujoco: Any, model: Any, data: Any, law_given: bool, losses: Losses) -> Assembly:
+def assemble(mujoco: Any, model: Any, law_given: bool, losses: Losses) -> Assembly:
     """The parts of the world of a compiled model; notes what it does not have.
 
     With `law_given` the friction of the model counts for nothing.
     """
+    data = mujoco.MjData(model)
+    mujoco.mj_kinematics(model, data)
     groups = moving_groups(mujoco, model, losses)
     contacts = Contacts(mujoco, model, law_given, losses)
     geoms, fixed = _owned_geoms(model, groups)
     touching = _touching_geoms(geoms, fixed, contacts)
     planes = _planes(mujoco, model, fixed, touching, losses)
-    pinned = [model.jnt_type[group.joint] == mujoco.mjtJoint.mjJNT_BALL for group in groups]
-    if any(pinned) and touching:
-        losses.lost("contacts", "all", "nothing touches anything in a world with ball joints")
-        planes, touching = [], set()
     bodies, used = [], []
     for group, own in zip(groups, geoms, strict=True):
         seen = [geom for geom in own if geom in touching]
@@ -97,16 +94,21 @@ def assemble(mujoco: Any, model: Any, data: Any, law_given: bool, losses: Losses
         for k, (plane, touch) in enumerate(zip(planes, found, strict=True)):
             both = f"{name} and {name_of(model, 'geom', plane)}"
             at_obstacles[i, k] = _one(touch, both, "every body hits every obstacle", losses)
+    joints = tree_joints(mujoco, model, groups, losses)
+    joints += equalities(mujoco, model, groups, losses)
     return Assembly(
         names=names,
         bodies=bodies,
-        joints=[_pin(model, data, i, g) for i, g in enumerate(groups) if pinned[i]],
-        forces=_lifts(model, groups, gravity, losses),
+        joints=joints,
+        forces=[
+            *_lifts(model, groups, gravity, losses),
+            *motors(mujoco, model, joints, losses),
+        ],
         obstacles=[half_space(data, plane) for plane in planes],
         gravity=gravity,
         at_obstacles=at_obstacles,
         at_bodies=at_bodies,
-        motions=[_motion(mujoco, model, data, group) for group in groups],
+        kinematics=Kinematics.of(mujoco, model, groups),
     )
 
 
@@ -196,6 +198,7 @@ def _body(
         shape = inertia_ellipsoid(group)
         losses.harmless("body", group.name, "has no solid: an ellipsoid of its inertia stands in")
     mass, _, inertia = group.inertial
+    inertia = inertia + absorbed_armature(mujoco, model, group) * np.eye(3)
     principal = np.diag(inertia)
     diagonal = np.array_equal(inertia, np.diag(principal))
     return RigidBody(shape, mass, principal if diagonal else inertia)
@@ -216,32 +219,9 @@ def _law(friction: float, restitution: float) -> AbstractContactLaw:
     return Coulomb(friction, restitution) if friction > 0 else Frictionless(restitution)
 
 
-def _pose(data: Any, group: Group) -> Pose:
-    return Pose.of(data.xpos[group.root], data.xquat[group.root])
-
-
-def _pin(model: Any, data: Any, index: int, group: Group) -> Pin:
-    anchor = np.array(model.jnt_pos[group.joint])
-    pose = _pose(data, group)
-    return Pin(index, anchor - group.inertial.center, pose.position + pose.turn.apply(anchor))
-
-
-def _motion(mujoco: Any, model: Any, data: Any, group: Group):
-    """Position and velocity of the centre of mass, attitude and angular velocity."""
-    pose, center = _pose(data, group), group.inertial.center
-    start = int(model.jnt_dofadr[group.joint])
-    if model.jnt_type[group.joint] == mujoco.mjtJoint.mjJNT_FREE:
-        origin, spin = data.qvel[start : start + 3], np.array(data.qvel[start + 3 : start + 6])
-        arm = center
-    else:
-        origin, spin = np.zeros(3), np.array(data.qvel[start : start + 3])
-        arm = center - model.jnt_pos[group.joint]
-    velocity = origin + pose.turn.apply(np.cross(spin, arm))
-    position = pose.position + pose.turn.apply(center)
-    return position, np.array(data.xquat[group.root]), velocity, spin
-
-
-def _lifts(model: Any, groups: list[Group], gravity: np.ndarray, losses: Losses):
+def _lifts(
+    model: Any, groups: list[Group], gravity: np.ndarray, losses: Losses
+) -> list[ConstantForce]:
     """The forces of gravcomp."""
     forces = []
     for index, group in enumerate(groups):

@@ -14,6 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from .report import Losses
+from .settings import disabled
 from .unsupported import name_of
 
 
@@ -26,12 +27,12 @@ class Touch(NamedTuple):
 
 
 class Contacts:
-    """The contacts of a model, by MuJoCo's rules for masks, exclusions and explicit pairs."""
+    """The contacts of a model, by MuJoCo's rules for masks, exclusions, explicit pairs, and bodies
+    of which one carries the other."""
 
     def __init__(self, mujoco: Any, model: Any, law_given: bool, losses: Losses):
         self._model, self._law_given, self._losses = model, law_given, losses
-        off = mujoco.mjtDisableBit.mjDSBL_CONTACT | mujoco.mjtDisableBit.mjDSBL_CONSTRAINT
-        self._disabled = bool(model.opt.disableflags & off)
+        self._disabled = disabled(mujoco, model, "CONTACT", "CONSTRAINT")
         codes = [divmod(int(code), 1 << 16) for code in model.exclude_signature]
         self._excluded = [_code(a, b) for a, b in codes] + [_code(b, a) for a, b in codes]
         self._explicit: dict[int, list[tuple[int, int]]] = {}
@@ -39,6 +40,10 @@ class Contacts:
         for index, (a, b) in enumerate(ends):
             self._explicit.setdefault(int(a), []).append((int(b), index))
             self._explicit.setdefault(int(b), []).append((int(a), index))
+        # Of each body the first of those welded to it, and that of those that carry these.
+        self._welded = np.array(model.body_weldid)
+        self._carrier = self._welded[np.array(model.body_parentid)[self._welded]]
+        self._carriers_touch = disabled(mujoco, model, "FILTERPARENT")
         self._soft = {element: _softness(model, element) for element in ("geom", "pair")}
 
     def touch(self, one: Sequence[int], other: Sequence[int]) -> Bool[np.ndarray, "one other"]:
@@ -50,7 +55,16 @@ class Contacts:
         masks = (types[rows] & affinities[columns]) | (types[columns] & affinities[rows])
         bodies = np.array(model.geom_bodyid, np.int64)
         allowed = ~np.isin(_code(bodies[rows], bodies[columns]), self._excluded)
+        if not self._carriers_touch:
+            allowed &= ~self._carry(bodies[rows], bodies[columns])
         return ((masks != 0) & allowed) | (self._pairs(one, other) >= 0)
+
+    def _carry(
+        self, one: Int[np.ndarray, "one 1"], other: Int[np.ndarray, " other"]
+    ) -> Bool[np.ndarray, "one other"]:
+        """Whether one of two bodies carries the other by its joints; the world carries nothing."""
+        a, b = self._welded[one], self._welded[other]
+        return (a != 0) & (b != 0) & ((self._carrier[one] == b) | (self._carrier[other] == a))
 
     def between(self, one: Sequence[int], others: Sequence[Sequence[int]]) -> list[Touch]:
         """The geoms of one thing against those of each of several others, none of them empty."""

@@ -3,38 +3,95 @@
 from __future__ import annotations
 
 import reprlib
-import xml.etree.ElementTree as ET
 from os import PathLike
 from pathlib import Path
 from typing import Any
 
 import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
 
 from .._text import described
+from .._validate import real_array
 from ..bodies import State
 from ..impact import AbstractContactLaw
-from ..simulate import World
-from . import urdf
-from .assembly import assemble
+from ..simulate import World, joint_violations
+from .actuators import control_names
+from .assembly import Assembly, assemble
+from .compiling import compile_model, parser
+from .kinematics import Kinematics, as_jax
 from .paths import existing_file
 from .report import Losses, Report, listed
-from .unsupported import note_unknown
+from .unsupported import name_of, note_unknown
+
+# Joints that are off by more at the start are named [m], [m/s].
+_OFF = 1e-5
+
+
+class Keyframe(eqx.Module):
+    """A keyframe of a model.
+
+    Attributes:
+        state: of the bodies.
+        controls: of the actuators, in the order of `Model.control_names`.
+    """
+
+    state: State
+    controls: Float[Array, " n_controls"]
 
 
 class Model(eqx.Module):
     """What a model file says.
 
+    `rb.simulate(model.world, model.state, method, t1, args=model.controls)` simulates it.
+
     Attributes:
         world: bodies, obstacles, joints, forces and laws.
         state: of its bodies at the start.
+        controls: of its actuators at the start, in their units: zero, or those of the keyframe.
+            What `simulate` gets as `args`: numbers, or an input or a function that gives them at
+            a time [s], such as `PiecewiseLinear`. Shape (n_controls,).
+        keyframes: by their names, `number 0` of the first one if it has none.
         names: of its bodies, in the order of `World.bodies`.
+        joint_names: of its joints, in the order of `World.joints`.
+        control_names: of its controls, which are called as the actuators are.
         report: what was not understood, and what was assumed.
+        kinematics: places of the bodies by MuJoCo's coordinates, for `state_at`.
     """
 
     world: World
     state: State
+    controls: Float[Array, " n_controls"]
+    keyframes: dict[str, Keyframe]
     names: tuple[str, ...] = eqx.field(static=True)
+    joint_names: tuple[str, ...] = eqx.field(static=True)
+    control_names: tuple[str, ...] = eqx.field(static=True)
     report: Report = eqx.field(static=True)
+    kinematics: Kinematics
+
+    def state_at(self, qpos: Float[Array, " nq"], qvel: Float[Array, " nv"] | None = None) -> State:
+        """The state of the bodies at MuJoCo's coordinates.
+
+        It can be differentiated, and batched by `jax.vmap`. Joints between a body and what carries
+        it hold at all coordinates, equality constraints at some. Coordinates of what is left out
+        count for nothing.
+
+        Args:
+            qpos: coordinates in MuJoCo's order: of each hinge an angle [rad], of each slide a
+                displacement [m], of each ball joint a quaternion, of each free joint the position
+                of the body's frame [m] and a quaternion. Quaternions may have any length but zero.
+            qvel: velocities in MuJoCo's order: of ball joints the angular velocity in the frame of
+                the body [rad/s], of free joints the velocity of the body's frame in the world
+                [m/s] and the angular velocity in that frame. Zero by default.
+
+        Raises:
+            ValueError: if a shape is wrong.
+        """
+        q = real_array(qpos, "qpos", (self.kinematics.n_positions,))
+        shape = (self.kinematics.n_velocities,)
+        v = jnp.zeros(shape, q.dtype) if qvel is None else real_array(qvel, "qvel", shape)
+        return self.kinematics.state(q, v.astype(q.dtype))
 
     def __repr__(self) -> str:
         return described(_description, self)
@@ -54,8 +111,22 @@ def load_model(
     MuJoCo compiles the file, so that its defaults, units, angles, included files and rules for
     masses hold; jaxrb takes masses, inertias, poses and geoms from what it compiles.
 
-    - A body with a free joint is a `RigidBody`. A body with one ball joint to the world is held
-      by a `Pin`. Bodies without joints are welded to what carries them and become part of it.
+    - A body with a free joint is free. Bodies without joints are welded to what carries them and
+      become part of it. A `ball` joint is a `Pin`, a `hinge` a `Hinge` and a `slide` a `Slider` to
+      the world or between bodies, whose coordinates are MuJoCo's qpos (angles up to full turns). Of
+      several joints of one body are known: three hinges whose axes meet, each perpendicular to the
+      next, a `Pin`; two whose axes meet, a universal joint made of a `Pin` and a `Distance`; three
+      slides before a ball joint, or such hinges: free.
+    - Of a hinge or slide, `range` makes limits, `stiffness` and `springref` a spring, `damping` a
+      damper and `frictionloss` dry friction. `armature` is known of hinges to the world alone,
+      whose bodies get as much more inertia about every axis. What acts in other joints is not
+      known. solref, solimp and the like count for nothing: limits and constraints are rigid.
+    - The equality constraints `connect` and `weld` are a `Pin` and a `Weld`.
+    - Actuators in hinges and slides whose force is an affine function of control, length and
+      velocity (`motor`, `position`, `velocity`, `damper` and many of `general`), with their
+      gear, ctrlrange and forcerange, are together a `Motor`. It takes the controls from the `args`
+      of `simulate`: see `Model.controls`. Servos and springs see angles without full turns: see
+      `Hinge`. Files of jaxrb do not hold such worlds but with `save(..., structure=False)`.
     - Body frames keep MuJoCo's axes, but their origin is the centre of mass: `State.position` is
       the centre of mass, and shapes and the full inertia tensor are about it.
     - Geoms that touch something make the shape: spheres, ellipsoids, boxes, capsules, cylinders
@@ -63,46 +134,48 @@ def load_model(
       geoms, without any an ellipsoid of its inertia. Planes fixed in the world are obstacles.
     - A mesh is its convex hull, as in MuJoCo, of vertices that MuJoCo rounds to float32; the
       report says which meshes are not convex.
-    - Which bodies touch follows from contype, conaffinity, `exclude` and `pair`. Contacts are
-      rigid: solref, solimp and the solver's options count for nothing. Two solids whose closest
-      points are not known, such as a cylinder and a box, are not understood; without `strict`
-      their bodies pass through each other.
+    - Which bodies touch follows from contype, conaffinity, `exclude` and `pair`; a body and the one
+      that carries it do not, unless a `pair` says so. Contacts are rigid: solref, solimp and the
+      solver's options count for nothing. Two solids whose closest points are not known, such as a
+      cylinder and a box, are not understood; without `strict` their bodies pass through each other.
     - MuJoCo has no coefficient of restitution, so it is an argument, and the report says what
       was assumed without it. Sliding friction is `Coulomb`'s mu, by MuJoCo's rule the larger of
       the two geoms' (or that of the one with the higher priority), in a `PairLaw` where it
       differs from the most frequent one; condim="1" is without friction, and a model that has
       none gets `Frictionless`.
     - gravcomp becomes a `ConstantForce`.
-    - The root link of a URDF floats, unless it is called `world`.
+    - The root link of a URDF floats, unless it is called `world`. Its joints `revolute`,
+      `continuous`, `prismatic`, `fixed` and `floating` are as above, with limits, damping and
+      friction; `planar` ones are not known.
 
     Args:
         path: the file.
         restitution: e, of all contacts; 1 (elastic) by default.
         contact_law: of all contacts, instead of `restitution` and the file's friction, of
             which none is then too much.
-        strict: False leaves out what is not known and lists it in the report. A body with an
-            unknown joint is left out with all it carries; the report names each of these.
+        strict: False leaves out what is not known and lists it in the report. A body with
+            unknown joints is left out with all it carries; the report names each of these.
         keyframe: name or number of the keyframe at which to start; by default the initial
-            pose, at rest.
+            pose, at rest. `Model.keyframes` has all of them.
         floating_base: False fixes the root link of a URDF to the world.
 
     Raises:
         FileNotFoundError: if there is no such file.
         ImportError: if MuJoCo is not installed.
         ValueError: if the file is not understood, has nothing that moves, or, if `strict`, holds
-            what would change the motion and jaxrb does not know: other joints, obstacles that
-            are no planes, springs, dampers, actuators, tendons, constraints and so on; or if
-            both `restitution` and `contact_law` are given.
+            what would change the motion and jaxrb does not know: other joints, actuators and
+            constraints, obstacles that are no planes, tendons and so on; or if both `restitution`
+            and `contact_law` are given.
     """
     if restitution is not None and contact_law is not None:
         raise ValueError("Give restitution=... or contact_law=..., which holds its own; got both.")
     path = existing_file(path)
-    mujoco = _mujoco()
+    mujoco = parser()
     losses = Losses()
-    compiled = _compile(mujoco, path, floating_base, losses)
-    data = _data(mujoco, compiled, path, keyframe)
+    compiled = compile_model(mujoco, path, floating_base, losses)
+    start = _number_of(compiled, path, keyframe)
     note_unknown(mujoco, compiled, losses)
-    parts = assemble(mujoco, compiled, data, contact_law is not None, losses)
+    parts = assemble(mujoco, compiled, contact_law is not None, losses)
     if restitution is None:
         restitution = 1.0
         if contact_law is None and (parts.at_obstacles or parts.at_bodies):
@@ -111,19 +184,47 @@ def load_model(
                 "models have none. Choose another with load(..., restitution=...), or the whole "
                 "law with contact_law=...."
             )
-    report = losses.report()
-    found = "".join(f"\n  {line}" for line in listed(report.lost))
-    if strict and report.lost:
+    _refuse(path, parts, losses, strict)
+    world = parts.world(restitution, contact_law)
+    keys = [_keyframe(compiled, parts.kinematics, number) for number in range(compiled.nkey)]
+    first = _initial(compiled, parts.kinematics) if start is None else keys[start]
+    _note_violations(world, first.state, parts, losses)
+    return Model(
+        world=world,
+        state=first.state,
+        controls=first.controls,
+        keyframes={name_of(compiled, "key", i): key for i, key in enumerate(keys)},
+        names=parts.names,
+        joint_names=tuple(named.name for named in parts.joints),
+        control_names=control_names(compiled),
+        report=losses.report(),
+        kinematics=parts.kinematics,
+    )
+
+
+def _refuse(path: Path, parts: Assembly, losses: Losses, strict: bool) -> None:
+    """Raises `ValueError` if nothing moves, or, if `strict`, if what changes the motion is lost."""
+    lost = losses.report().lost
+    found = "".join(f"\n  {line}" for line in listed(lost))
+    if strict and lost:
         raise ValueError(
             f"{path} holds what jaxrb does not know:{found}\nload(..., strict=False) leaves it out."
         )
     if not parts.bodies:
         left_out = f" What is left out:{found}" if found else ""
-        raise ValueError(
-            f"{path} has no body that moves freely or on a ball joint to the world.{left_out}"
-        )
-    world = parts.world(restitution, contact_law)
-    return Model(world, parts.state(), parts.names, report)
+        raise ValueError(f"{path} has no body that moves by joints that jaxrb knows.{left_out}")
+
+
+def _note_violations(world: World, state: State, parts: Assembly, losses: Losses) -> None:
+    """Notes joints that do not hold at the start, as equality constraints may not."""
+    off, rate = (np.asarray(errors) for errors in joint_violations(world, state))
+    for named, error, speed in zip(parts.joints, off, rate, strict=True):
+        if error > _OFF or speed > _OFF:
+            losses.assumed(
+                f"The joint {named.name!r} is off by {error:.2g} m and {speed:.2g} m/s at the "
+                "start, which a simulation does not allow: start from another keyframe, or from a "
+                "state of `Model.state_at` in which it holds."
+            )
 
 
 def _description(model: Model) -> str:
@@ -133,54 +234,31 @@ def _description(model: Model) -> str:
     lines = [
         f"bodies: {len(bodies)}, of {solids} geoms, named {reprlib.repr(model.names)}",
         f"obstacles: {len(obstacles)}",
+        f"joints: {len(model.joint_names)}, named {reprlib.repr(model.joint_names)}",
+        f"controls: {len(model.control_names)}, named {reprlib.repr(model.control_names)}",
         f"world: {model.world!r}",
         f"report: {model.report!r}",
     ]
     return "Model(\n  " + "\n  ".join(lines) + "\n)"
 
 
-def _mujoco() -> Any:
-    try:
-        import mujoco  # noqa: PLC0415  (optional)
-    except ImportError as error:
-        raise ImportError('MJCF and URDF need MuJoCo: pip install "jaxrb[mjcf]".') from error
-    return mujoco
+def _number_of(model: Any, path: Path, keyframe: str | int | None) -> int | None:
+    """The number of a keyframe."""
+    if keyframe is None:
+        return None
+    names = [model.key(i).name for i in range(model.nkey)]
+    index = names.index(keyframe) if keyframe in names else keyframe
+    if not isinstance(index, int) or not 0 <= index < model.nkey:
+        raise ValueError(f"{path} has no keyframe {keyframe!r}; it has {names}.")
+    return index
 
 
-def _compile(mujoco: Any, path: Path, floating_base: bool, losses: Losses) -> Any:
-    """The `MjModel` of a file."""
-    try:
-        root = ET.parse(path).getroot()
-    except (ET.ParseError, UnicodeDecodeError, LookupError) as error:
-        raise ValueError(f"{path} is no XML: {error}.") from error
-    if root.tag not in ("mujoco", "robot"):
-        raise ValueError(
-            f"{path} is neither MJCF nor URDF: its root is <{root.tag}>, not <mujoco> or <robot>."
-        )
-    try:
-        if root.tag == "mujoco":
-            spec = mujoco.MjSpec.from_file(str(path))
-        else:
-            resolved = urdf.prepare(root, path, floating_base, losses)
-            spec = mujoco.MjSpec.from_string(ET.tostring(root, encoding="unicode"))
-            spec.modelfiledir = str(path.resolve().parent)
-            if resolved:
-                spec.strippath = False
-        # Bodies that are welded together keep their names for the report.
-        spec.compiler.fusestatic = False
-        return spec.compile()
-    except ValueError as error:
-        raise ValueError(f"{path}: MuJoCo does not compile it: {error}") from error
+def _keyframe(model: Any, kinematics: Kinematics, number: int) -> Keyframe:
+    qpos, qvel = as_jax(model.key_qpos[number]), as_jax(model.key_qvel[number])
+    return Keyframe(kinematics.state(qpos, qvel), as_jax(model.key_ctrl[number]))
 
 
-def _data(mujoco: Any, model: Any, path: Path, keyframe: str | int | None) -> Any:
-    """The `MjData` at the start."""
-    data = mujoco.MjData(model)
-    if keyframe is not None:
-        names = [model.key(i).name for i in range(model.nkey)]
-        index = names.index(keyframe) if keyframe in names else keyframe
-        if not isinstance(index, int) or not 0 <= index < model.nkey:
-            raise ValueError(f"{path} has no keyframe {keyframe!r}; it has {names}.")
-        mujoco.mj_resetDataKeyframe(model, data, index)
-    mujoco.mj_kinematics(model, data)
-    return data
+def _initial(model: Any, kinematics: Kinematics) -> Keyframe:
+    """The initial pose, at rest."""
+    rest, controls = np.zeros(model.nv), np.zeros(model.nu)
+    return Keyframe(kinematics.state(as_jax(model.qpos0), as_jax(rest)), as_jax(controls))

@@ -22,7 +22,8 @@ def load(path: str | PathLike, **options) -> Any:
         options: of the function that opens it.
 
     Returns:
-        For `.xml` (MJCF or URDF) and `.urdf` the `Model` of `load_model`; for `.stl`, `.obj`,
+        For `.xml` (MJCF or URDF) and `.urdf` the `Model` of `load_model`, with its world, the
+        state at the start, the controls of its motors, and the names of all; for `.stl`, `.obj`,
         `.ply`, `.off`, `.glb` and `.gltf` the solid of `load_mesh`, or with `mass=` or
         `density=` the `RigidBody` of `load_body`; for `.jaxrb` what was given to `save`
         (`load_file`).

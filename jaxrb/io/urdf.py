@@ -8,6 +8,7 @@ from pathlib import Path
 from .report import Losses
 
 _KNOWN = {"link", "joint", "material", "mujoco"}
+_KNOWN_IN_JOINTS = {"parent", "child", "origin", "axis", "limit", "dynamics", "mimic"}
 
 
 def prepare(robot: ET.Element, path: Path, floating_base: bool, losses: Losses) -> bool:
@@ -30,6 +31,7 @@ def prepare(robot: ET.Element, path: Path, floating_base: bool, losses: Losses) 
             note = losses.lost if element.tag == "transmission" else losses.harmless
             name = element.get("name") or element.get("reference") or ""
             note(element.tag, name, "not known")
+    _note_joints(robot, losses)
     links = [link.get("name", "") for link in robot.findall("link")]
     children = {child.get("link") for child in robot.findall("joint/child")}
     roots = [name for name in links if name not in children]
@@ -39,6 +41,18 @@ def prepare(robot: ET.Element, path: Path, floating_base: bool, losses: Losses) 
         else:
             losses.harmless("link", roots[0], "fixed to the world, because floating_base=False")
     return _resolve_meshes(robot, path, losses)
+
+
+def _note_joints(robot: ET.Element, losses: Losses) -> None:
+    """Notes what neither MuJoCo nor jaxrb takes from joints."""
+    for joint in robot.findall("joint"):
+        name = joint.get("name", "")
+        for part in joint:
+            if isinstance(part.tag, str) and part.tag not in _KNOWN_IN_JOINTS:
+                losses.harmless(part.tag, name, "not known")
+        limit = joint.find("limit")
+        if limit is not None and {"effort", "velocity"} & limit.attrib.keys():
+            losses.harmless("limit", name, "its effort and velocity limit nothing without a motor")
 
 
 def _add_floating_joint(robot: ET.Element, root: str, links: list[str]) -> None:

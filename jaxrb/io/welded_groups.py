@@ -1,4 +1,4 @@
-"""What moves as one in a compiled model: its bodies, poses and masses."""
+"""What moves as one in a compiled model: its bodies, poses, masses and joints."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.spatial.transform import Rotation
 
+from .freedoms import freedom, kinds_of
 from .report import Losses
-from .unsupported import name_of, note_joint
+from .unsupported import name_of
 
 EPS = np.finfo(float).eps
 
@@ -24,9 +25,13 @@ class Pose(NamedTuple):
         """The pose in MuJoCo's arrays."""
         return Pose(np.array(position), Rotation.from_quat(quaternion, scalar_first=True))
 
+    def point(self, inner: np.ndarray) -> np.ndarray:
+        """A point given in this frame, in the frame of this one."""
+        return self.position + self.turn.apply(inner)
+
     def then(self, inner: Pose) -> Pose:
         """A pose given in this frame, in the frame of this one."""
-        return Pose(self.position + self.turn.apply(inner.position), self.turn * inner.turn)
+        return Pose(self.point(inner.position), self.turn * inner.turn)
 
 
 class Inertial(NamedTuple):
@@ -38,10 +43,13 @@ class Inertial(NamedTuple):
 
 
 class Group(NamedTuple):
-    """Bodies that are welded together; the first one has the joint."""
+    """Bodies that are welded together; the first one has the joints."""
 
     name: str
-    joint: int
+    freedom: str  # what its joints are together: see `freedom`
+    joints: range
+    carrier: int | None  # the number of the group on which it hangs, or None: the world
+    seat: Pose  # of the first body in the frame of the carrier, or the world, before its joints
     places: dict[int, Pose]  # of each body, in the frame of the first
     inertial: Inertial
 
@@ -50,12 +58,19 @@ class Group(NamedTuple):
         """The first body."""
         return next(iter(self.places))
 
+    def about_center(self, pose: Pose) -> Pose:
+        """A pose in the frame of the first body, in the body frame of the group, whose origin is
+        its centre of mass."""
+        return Pose(pose.position - self.inertial.center, pose.turn)
+
 
 def moving_groups(mujoco: Any, model: Any, losses: Losses) -> list[Group]:
     """The groups that jaxrb can move; notes all other bodies, which are left out with what they
     carry."""
     welded = model.body_weldid
-    kept, gone = [], set()
+    fixed = fixed_places(model)
+    kept: dict[int, Group] = {}  # by their first bodies
+    gone = set()
     for body in range(1, model.nbody):  # parents come before their children
         root = int(welded[body])
         if body != root:
@@ -63,52 +78,72 @@ def moving_groups(mujoco: Any, model: Any, losses: Losses) -> list[Group]:
                 why = f"it is welded to {name_of(model, 'body', root)!r}, which is left out"
                 losses.lost("body", name_of(model, "body", body), why)
             continue
-        why = _unknown(mujoco, model, root, losses)
-        carrier = int(welded[model.body_parentid[root]])
+        parent = int(model.body_parentid[root])
+        carrier = int(welded[parent])
+        why, together = _unknown(mujoco, model, root, losses)
         if carrier in gone:
             why.append(f"{name_of(model, 'body', carrier)!r}, which carries it, is left out")
-        if why:
+        if why or together is None:
             gone.add(root)
             losses.lost("body", name_of(model, "body", root), "; ".join(why))
-        else:
-            kept.append(_group(model, root, losses))
-    return kept
+            continue
+        beneath = fixed if carrier == 0 else kept[carrier].places
+        places = _places(model, root)
+        kept[root] = Group(
+            name_of(model, "body", root),
+            together,
+            joints_of(model, root),
+            None if carrier == 0 else list(kept).index(carrier),
+            beneath[parent].then(_own_place(model, root)),
+            places,
+            _combined(model, places),
+        )
+    return list(kept.values())
 
 
-def _unknown(mujoco: Any, model: Any, root: int, losses: Losses) -> list[str]:
-    """Why a body cannot be moved by itself; notes its joints."""
+def joints_of(model: Any, body: int) -> range:
+    """The joints of a body."""
+    first = int(model.body_jntadr[body])
+    return range(first, first + int(model.body_jntnum[body]))
+
+
+def fixed_places(model: Any) -> dict[int, Pose]:
+    """The poses of the bodies that are fixed in the world."""
+    return _places(model, 0)
+
+
+def _unknown(mujoco: Any, model: Any, root: int, losses: Losses) -> tuple[list[str], str | None]:
+    """Why a body cannot be moved, and what its joints are together; notes joints."""
     if model.body_mocapid[root] >= 0:
-        return ["its motion is prescribed (mocap)"]
-    kinds = mujoco.mjtJoint
-    carrier = int(model.body_weldid[model.body_parentid[root]])
-    first, number = int(model.body_jntadr[root]), int(model.body_jntnum[root])
-    ball = number == 1 and model.jnt_type[first] == kinds.mjJNT_BALL
-    free = number == 1 and model.jnt_type[first] == kinds.mjJNT_FREE
-    if free or (ball and carrier == 0):
-        return []
-    names = []
-    for joint in range(first, first + number):
-        kind = kinds(model.jnt_type[joint]).name.removeprefix("mjJNT_").lower()
-        names.append(name_of(model, "jnt", joint))
+        return ["its motion is prescribed (mocap)"], None
+    joints = joints_of(model, root)
+    together = freedom(mujoco, model, joints)
+    if together is not None:
+        return [], together
+    names = [name_of(model, "jnt", joint) for joint in joints]
+    kinds = ", ".join(kinds_of(mujoco, model, joints))
+    for name in names:
         losses.lost(
             "joint",
-            names[-1],
-            f"{kind} joint{' between moving bodies' if ball else ''} of the body "
-            f"{name_of(model, 'body', root)!r}; known are free joints, and one ball joint to the "
-            "world",
+            name,
+            f"one of several ({kinds}) of the body {name_of(model, 'body', root)!r}, which are no "
+            "joint of jaxrb together; a body with a mass between them makes each a joint of its "
+            "own",
         )
-    return [f"it hangs on {', '.join(map(repr, names))}, which jaxrb does not know"]
+    return [f"it hangs on {', '.join(map(repr, names))}, which jaxrb does not know"], None
 
 
-def _group(model: Any, root: int, losses: Losses) -> Group:
+def _places(model: Any, root: int) -> dict[int, Pose]:
+    """The poses of all bodies welded to one, in its frame."""
     places = {root: Pose(np.zeros(3), Rotation.identity())}
     for body in range(root + 1, model.nbody):  # parents come before their children
         if model.body_weldid[body] == root:
-            carrier = places[int(model.body_parentid[body])]
-            places[body] = carrier.then(Pose.of(model.body_pos[body], model.body_quat[body]))
-    joint = int(model.body_jntadr[root])
-    note_joint(model, joint, losses)
-    return Group(name_of(model, "body", root), joint, places, _combined(model, places))
+            places[body] = places[int(model.body_parentid[body])].then(_own_place(model, body))
+    return places
+
+
+def _own_place(model: Any, body: int) -> Pose:
+    return Pose.of(model.body_pos[body], model.body_quat[body])
 
 
 def _combined(model: Any, places: dict[int, Pose]) -> Inertial:

@@ -78,12 +78,11 @@ def test_roots(tmp_path):
 
 
 def test_unknown_parts(tmp_path):
-    revolute = (
-        TIP.format(kind="continuous") + '<transmission name="gear"/><gazebo reference="tip"/>'
-    )
-    with pytest.raises(ValueError, match=r"(?s)transmission 'gear'.*hinge joint of the body 'tip'"):
-        urdf(tmp_path, BASE + revolute)
-    model = urdf(tmp_path, BASE + revolute, strict=False)
+    planar = TIP.format(kind="planar") + '<transmission name="gear"/><gazebo reference="tip"/>'
+    several = r"(?s)transmission 'gear'.*one of several \(slide, slide, hinge\) of the body 'tip'"
+    with pytest.raises(ValueError, match=several):
+        urdf(tmp_path, BASE + planar)
+    model = urdf(tmp_path, BASE + planar, strict=False)
     assert model.names == ("base",) and model.world.bodies[0].mass == 2.0
     assert [(e.element, e.name) for e in model.report.harmless] == [("gazebo", "tip")]
 

@@ -1,0 +1,237 @@
+"""Motors from the actuators of a compiled model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._validate import real_array
+from ..bodies import Motor, Phase, State
+from ..bodies.joints.base import AbstractJoint
+from ..bodies.joints.coordinates import JointCoordinates
+from ..math import Quat, Vec3
+from .joints import NamedJoint
+from .kinematics import as_jax
+from .report import Losses
+from .settings import disabled, of
+from .unsupported import name_of
+
+# A range without an end: a simulation refuses worlds with numbers that are not finite.
+_ENDLESS = float(np.finfo(np.float32).max)
+
+
+class Actuators(eqx.Module):
+    """The torques and forces of motors in joints, by the controls that `simulate` gets as args.
+
+    With its control u, its length l = gear q and the velocity of that, an actuator has the force
+    f = (g0 + g1 l + g2 dl/dt) u + b0 + b1 l + b2 dl/dt, which gives its joint the torque gear f.
+
+    Attributes:
+        joints: that are driven, each once.
+        joint: of each actuator the place of its joint in `joints`.
+        control: of each its place among the controls.
+        n_controls: of the model.
+        gear, gain, bias: numbers as above.
+        control_range, force_range: within which they are kept.
+        torque_range: of the sums at each joint.
+    """
+
+    joints: tuple[AbstractJoint, ...]
+    joint: tuple[int, ...] = eqx.field(static=True)
+    control: tuple[int, ...] = eqx.field(static=True)
+    n_controls: int = eqx.field(static=True)
+    reads: tuple[bool, bool] = eqx.field(static=True)  # coordinates, their rates
+    gear: Float[Array, " n_actuators"]
+    gain: Float[Array, "n_actuators 3"]
+    bias: Float[Array, "n_actuators 3"]
+    control_range: Float[Array, "n_actuators 2"]
+    force_range: Float[Array, "n_actuators 2"]
+    torque_range: Float[Array, "n_joints 2"]
+
+    def __call__(self, t: Any, state: State, args: Any) -> Float[Array, " n_joints"]:
+        dtype = state.position.dtype
+        number = lambda array: array.astype(dtype)  # noqa: E731
+        u = number(self._controls(t, args))[np.array(self.control)]
+        u = jnp.clip(u, *number(self.control_range).T)
+        gear, gain, bias = number(self.gear), number(self.gain), number(self.bias)
+        scale, offset = gain[:, 0], bias[:, 0]
+        for order, values in enumerate(self._coordinates(state), start=1):
+            if values is not None:
+                length = gear * values[np.array(self.joint)]
+                scale, offset = scale + gain[:, order] * length, offset + bias[:, order] * length
+        force = jnp.clip(scale * u + offset, *number(self.force_range).T)
+        drives = np.array(self.joint) == np.arange(len(self.joints))[:, None]
+        torque = jnp.sum(jnp.where(drives, gear * force, 0.0), axis=-1)
+        return jnp.clip(torque, *number(self.torque_range).T)
+
+    def _controls(self, t: Any, args: Any) -> Array:
+        controls = args(t) if callable(args) else args
+        try:
+            return real_array(controls, "args of simulate", (self.n_controls,))
+        except ValueError as error:
+            raise ValueError(
+                f"{error} The actuators of this model take their {self.n_controls} controls from "
+                "it, in the order of Model.control_names: give simulate(..., args=model.controls)."
+            ) from error
+
+    def _coordinates(self, state: State) -> tuple[Array | None, Array | None]:
+        """The coordinates of the joints and their rates, where an actuator depends on them."""
+        if not any(self.reads):
+            return None, None
+        known = JointCoordinates.of(self.joints, state.position.dtype)
+        assert known is not None
+        order = np.argsort(known.joints)
+        zero = jnp.zeros_like(state.position)
+        phase = Phase(
+            Vec3.of(state.position), Quat.of(state.quaternion), Vec3.of(zero), Vec3.of(zero)
+        )
+        values = known.value(phase)[order] if self.reads[0] else None
+        if not self.reads[1]:
+            return values, None
+        velocities = Vec3.of(state.velocity), Vec3.of(state.angular_velocity)
+        return values, known.directions(phase).rate(*velocities)[order]
+
+
+def control_names(model: Any) -> tuple[str, ...]:
+    """What the controls of a model are called: as their actuators."""
+    names = [""] * int(model.nu)
+    for actuator in range(_number(model)):
+        first, several = _controls_of(model, actuator)
+        for number in range(several):
+            name = name_of(model, "actuator", actuator)
+            names[first + number] = name if several == 1 else f"{name} {number}"
+    return tuple(names)
+
+
+def motors(mujoco: Any, model: Any, joints: Sequence[NamedJoint], losses: Losses) -> list[Motor]:
+    """One motor for all joints that are driven, or none; notes what it does not have."""
+    places = {joint.source: k for k, joint in enumerate(joints) if joint.source is not None}
+    known = []
+    for actuator in range(_number(model)):
+        name = name_of(model, "actuator", actuator)
+        if _is_off(mujoco, model, actuator):
+            losses.harmless("actuator", name, "not active")
+            continue
+        driven = places.get(int(model.actuator_trnid[actuator, 0]))
+        why = _unknown(mujoco, model, actuator, driven)
+        for reason in why:
+            losses.lost("actuator", name, reason)
+        if not why and driven is not None:
+            known.append(_Drive(actuator, driven))
+    if not known:
+        return []
+    driven = tuple(sorted({drive.joint for drive in known}))
+    own = [joints[place] for place in driven]
+    function = _actuators(mujoco, model, known, driven, own)
+    return [Motor(driven, function, velocity_dependent=function.reads[1])]
+
+
+class _Drive(NamedTuple):
+    """An actuator, and the place of its joint."""
+
+    actuator: int
+    joint: int
+
+
+def _actuators(
+    mujoco: Any,
+    model: Any,
+    drives: Sequence[_Drive],
+    driven: tuple[int, ...],
+    joints: Sequence[NamedJoint],
+) -> Actuators:
+    numbers = [drive.actuator for drive in drives]
+    gains, biases = np.zeros((2, len(numbers), 3))
+    for row, actuator in enumerate(numbers):
+        _, gain, bias, _ = _kinds(mujoco, model, actuator)
+        width = 1 if gain == "fixed" else 3
+        gains[row, :width] = model.actuator_gainprm[actuator, :width]
+        if bias == "affine":
+            biases[row] = model.actuator_biasprm[actuator, :3]
+    controls = [_controls_of(model, actuator)[0] for actuator in numbers]
+    clamped = not disabled(mujoco, model, "CLAMPCTRL")
+    reads = [bool(gains[:, order].any() or biases[:, order].any()) for order in (1, 2)]
+    sources = [joint.source for joint in joints]
+    return Actuators(
+        joints=tuple(joint.joint for joint in joints),
+        joint=tuple(driven.index(drive.joint) for drive in drives),
+        control=tuple(controls),
+        n_controls=int(model.nu),
+        reads=(reads[0], reads[1]),
+        gear=as_jax([model.actuator_gear[_output(model, number), 0] for number in numbers]),
+        gain=as_jax(gains),
+        bias=as_jax(biases),
+        control_range=_range(
+            model.actuator_ctrlrange, model.actuator_ctrllimited, controls, clamped
+        ),
+        force_range=_range(model.actuator_forcerange, model.actuator_forcelimited, numbers),
+        torque_range=_range(model.jnt_actfrcrange, model.jnt_actfrclimited, sources),
+    )
+
+
+def _unknown(mujoco: Any, model: Any, actuator: int, driven: int | None) -> list[str]:
+    """What jaxrb does not know of an actuator."""
+    transmission, gain, bias, dynamics = _kinds(mujoco, model, actuator)
+    why = []
+    if transmission not in ("joint", "jointinparent"):
+        why.append(f"it acts on a {transmission}; known are motors in joints")
+    elif driven is None:
+        why.append("its joint is none that has a coordinate: a Hinge or a Slider")
+    affine = gain in ("fixed", "affine") and bias in ("none", "affine")
+    if not affine or _controls_of(model, actuator)[1] != 1:
+        why.append("its force is no affine function of one control, length and velocity")
+    if dynamics != "none":
+        why.append("it has an activation, a state of its own")
+    for what in ("delay", "damping", "dampingpoly", "armature"):
+        if np.any(of(model, f"actuator_{what}", actuator)):
+            why.append(f"its {what} is not known")
+    return why
+
+
+def _kinds(mujoco: Any, model: Any, actuator: int) -> list[str]:
+    """Transmission, gain, bias and dynamics of an actuator, as MJCF writes them."""
+    fields = {"Trn": "trntype", "Gain": "gaintype", "Bias": "biastype", "Dyn": "dyntype"}
+    kinds = [
+        getattr(mujoco, f"mjt{kind}")(int(getattr(model, f"actuator_{field}")[actuator]))
+        for kind, field in fields.items()
+    ]
+    return [kind.name.split("_")[1].lower() for kind in kinds]
+
+
+def _is_off(mujoco: Any, model: Any, actuator: int) -> bool:
+    group = int(model.actuator_group[actuator])
+    off = 0 <= group < 31 and bool(int(model.opt.disableactuator) & (1 << group))
+    return off or disabled(mujoco, model, "ACTUATION")
+
+
+def _range(
+    ranges: Any, limited: Any, indices: Sequence[Any], counts: bool = True
+) -> Float[Array, "n 2"]:
+    """The ranges of some, endless of those without."""
+    index = np.array(indices, int)
+    kept = np.array(limited)[index].astype(bool)[:, None] & counts
+    return as_jax(np.where(kept, np.array(ranges)[index], [-_ENDLESS, _ENDLESS]))
+
+
+def _number(model: Any) -> int:
+    # Before MuJoCo 4 each actuator had one control.
+    return int(getattr(model, "nactuator", model.nu))
+
+
+def _controls_of(model: Any, actuator: int) -> tuple[int, int]:
+    """The first control of an actuator, and how many it has."""
+    first = getattr(model, "actuator_ctrladr", None)
+    if first is None:
+        return actuator, 1
+    return int(first[actuator]), int(model.actuator_ctrlnum[actuator])
+
+
+def _output(model: Any, actuator: int) -> int:
+    """The row of its gear."""
+    first = getattr(model, "actuator_outadr", None)
+    return actuator if first is None else int(first[actuator])
