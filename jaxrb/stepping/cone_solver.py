@@ -24,6 +24,7 @@ from .pressure import level
 from .rows import of_lane
 from .turns import (
     Complementarity,
+    Damped,
     Interior,
     Point,
     Semismooth,
@@ -43,24 +44,30 @@ class Tolerances(NamedTuple):
     reached: float  # residual at which turns end
     near: float  # residual from which semismooth turns take over
     coarse: float  # residual from which they are tried where the interior comes no nearer
-    proximal: float  # term of the semismooth turns
+    proximal: float  # term of the semismooth turns,
+    careful: float  # and where those with it have failed
     product: float  # least mean product aimed at in the interior
+    damping: float  # term of the turns there (see `Damped`)
 
     @staticmethod
     def of(dtype) -> Tolerances:
         """For a precision."""
         if jnp.finfo(dtype).eps < 1e-10:
-            return Tolerances(1e-12, 1e-10, 2e-13, 1e-7, 1e-3, 1e-6, 1e-13)
-        return Tolerances(1e-5, 3e-5, 2e-6, 1e-3, 1e-2, 1e-3, 1e-6)
+            return Tolerances(1e-12, 1e-10, 2e-13, 1e-8, 1e-3, 1e-6, 1e-4, 1e-17, 1e-8)
+        return Tolerances(1e-5, 3e-5, 2e-6, 1e-3, 1e-2, 1e-3, 1e-2, 1e-6, 1e-4)
 
 
 # Stages of a problem.
 WARM, INSIDE, POLISH, ENDED = range(4)
-# Semismooth turns in a row.
+# Semismooth turns in a row, at first and where these have failed.
 _MOST_TURNS = 4
-# Turns from one start in the interior, and the sizes of the starts, one after another.
+_MOST_CAREFUL = 12
+# Turns from one start in the interior, the sizes of the starts, one after another, and how much of
+# the damping they have: with much of it tall stacks keep their digits, with little of it problems
+# are solved of which many contacts are about to open or to slide.
 _MOST_INSIDE = 25
 _STARTS = (1.0, 100.0, 10.0)
+_DAMPING = (10.0, 0.1, 1.0)
 _STEP_TO_BOUNDARY = 0.99
 
 
@@ -139,7 +146,9 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
     """One turn of each lane, in its stage."""
     active, friction = problem.active, problem.friction
     inner = state.stage == INSIDE
-    eps = tolerances.proximal
+    # What is not unique moves by as much as the residual over this term.
+    eps = jnp.where(state.plain, tolerances.careful, tolerances.proximal)[None]
+    eps = eps.astype(state.residual.dtype)
     point, q = state.point, state.q
     _, u, w = _velocity(problem, units, point.p, q)
     off = u - point.s  # of the slack
@@ -148,7 +157,10 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
 
     interior = Interior(point, friction, pads)
     smooth = Semismooth.of(point.p, u, friction, eps)
-    response = _choose(inner, interior.response(), smooth.response)
+    damping = jnp.asarray(_DAMPING, eps.dtype).at[state.start].get(mode="clip")
+    damping = tolerances.damping * damping
+    damped = Damped.of(interior.response(), damping[None])
+    response = _choose(inner, damped.response, smooth.response)
     response = jnp.where(active[None, None], response, 0.0)
     stiff = jnp.ones_like(q) / eps
     respond = _Response.of(problem, units, response, stiff)
@@ -159,13 +171,13 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
     missed = curnier_map(point.p, u, friction)
     first = _choose(
         inner,
-        interior.step(aim, None)[0] - apply(response, off),
+        damped.change(interior.step(aim, None)[0], off),
         smooth.change(missed, jnp.zeros_like(missed), eps),
     )
     du, dp, dq = respond(first, -w * stiff)
 
     # Second solve: with the centre and the corrector, or without the proximal term.
-    ds = du + off
+    ds = du + off + damping[None, None] * dp
     _, dpsi = interior.step(aim, ds)
     step = Point(dp, dpsi, ds)
     size = jnp.minimum(jnp.min(interior.longest(step, active), axis=0, initial=jnp.inf), 1.0)
@@ -184,11 +196,11 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
     )
     second = _choose(
         inner,
-        interior.step(aim, None)[0] - apply(response, off),
+        damped.change(interior.step(aim, None)[0], off),
         smooth.change(missed, dp, eps),
     )
     du, dp, dq = respond(second, -(w - eps * dq) * stiff)
-    ds = du + off
+    ds = du + off + damping[None, None] * dp
     _, dpsi = interior.step(aim, ds)
     step = Point(dp, dpsi, ds)
     room = jnp.min(interior.longest(step, active), axis=0, initial=jnp.inf)
@@ -252,7 +264,8 @@ def _next(state: _State, point: Point, q, u, residual, problem, tolerances: Tole
     # A polish that no longer improves has reached round-off.
     settled = ~inner & (best[2] <= tolerances.accepted) & ~(residual < 0.5 * state.residual)
     ended = reached | settled
-    lost = ~finite | (residual > 10 * state.residual) | (count >= _MOST_TURNS)
+    most = jnp.where(state.plain, _MOST_CAREFUL, _MOST_TURNS)
+    lost = ~finite | (residual > 10 * state.residual) | (count >= most)
     lost &= ~inner & ~ended
     near = inner & (residual <= tolerances.near)
     # What the interior does not come near to may yet be polished from its best.

@@ -125,7 +125,7 @@ class Semismooth(NamedTuple):
 
     def change(self, residual: PerContact, known: PerContact, eps: float) -> PerContact:
         """The constant c for a map F and what is known of dp."""
-        return apply(self.inverse, eps * known - residual)
+        return apply(self.inverse, of_lane(jnp.asarray(eps), known) * known - residual)
 
 
 def _array(entries):
@@ -251,6 +251,39 @@ class Interior(NamedTuple):
         )
         room = jnp.where(rough, jnp.minimum(room, of_cones), room)
         return jnp.where(active, room, jnp.inf)
+
+
+class Damped(NamedTuple):
+    """dp = c - D (du + delta dp) in place of dp = c - D du: D grows without bound as products go to
+    zero, and is no more than 1/delta here, so that solutions keep their digits. At the end dp is
+    zero."""
+
+    inverse: Float[Array, "3 3 n_contacts"]  # of 1 + delta D
+    response: Float[Array, "3 3 n_contacts"]
+    undamped: Float[Array, "3 3 n_contacts"]
+
+    @staticmethod
+    def of(response: Float[Array, "3 3 n_contacts"], delta: float) -> Damped:
+        """Of a D whose first row has only its first entry."""
+        a, b, c, d = (delta * response[i, j] for i, j in ((1, 1), (1, 2), (2, 1), (2, 2)))
+        a, d = 1 + a, 1 + d
+        det = a * d - b * c
+        n = 1 / (1 + delta * response[0, 0])
+        e, f = (-delta * response[i, 0] * n for i in (1, 2))
+        zero = jnp.zeros_like(n)
+        inverse = _array(
+            [
+                [n, zero, zero],
+                [(d * e - b * f) / det, d / det, -b / det],
+                [(a * f - c * e) / det, -c / det, a / det],
+            ]
+        )
+        times = [apply(inverse, response[:, k]) for k in range(3)]
+        return Damped(inverse, jnp.stack(times, axis=1), response)
+
+    def change(self, constant: PerContact, off: PerContact) -> PerContact:
+        """The constant, where the slack is off the velocities."""
+        return apply(self.inverse, constant - apply(self.undamped, off))
 
 
 def _to_zero(x, dx):
