@@ -79,6 +79,8 @@ def held_step(
         closed: the largest gap of a closed contact [m].
         known: the impulses of this step, if they have been found before.
     """
+    # A flight of no duration has no impulses: those of the step before would solve it as well.
+    guess = jax.tree.map(lambda x: jnp.where(duration > 0, x, 0.0), guess)
     if known is None:
         fixed = jax.lax.stop_gradient((t, duration, phase, held, guess, scene, closed))
         found, residual = _search(flow, *fixed)

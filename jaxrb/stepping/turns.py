@@ -25,6 +25,8 @@ from ..math.safe import safe_sqrt
 from .rows import added, of_lane
 
 PerContact = Float[Array, "3 n_contacts"]
+# One number, or one of each lane after an axis of length 1.
+Term = float | Float[Array, "1 ..."]
 
 
 class Linear(NamedTuple):
@@ -86,7 +88,7 @@ class Semismooth(NamedTuple):
     response: Float[Array, "3 3 n_contacts"]
 
     @staticmethod
-    def of(p: PerContact, u: PerContact, friction, eps: float) -> Semismooth:
+    def of(p: PerContact, u: PerContact, friction, eps: Term) -> Semismooth:
         """At impulses and velocities."""
         n, y = p[0] - u[0], p[1:] - u[1:]
         across = length(y)
@@ -123,7 +125,7 @@ class Semismooth(NamedTuple):
             jnp.where(pads, 0.0, self.response),
         )
 
-    def change(self, residual: PerContact, known: PerContact, eps: float) -> PerContact:
+    def change(self, residual: PerContact, known: PerContact, eps: Term) -> PerContact:
         """The constant c for a map F and what is known of dp."""
         return apply(self.inverse, of_lane(jnp.asarray(eps), known) * known - residual)
 
@@ -263,7 +265,7 @@ class Damped(NamedTuple):
     undamped: Float[Array, "3 3 n_contacts"]
 
     @staticmethod
-    def of(response: Float[Array, "3 3 n_contacts"], delta: float) -> Damped:
+    def of(response: Float[Array, "3 3 n_contacts"], delta: Term) -> Damped:
         """Of a D whose first row has only its first entry."""
         a, b, c, d = (delta * response[i, j] for i, j in ((1, 1), (1, 2), (2, 1), (2, 2)))
         a, d = 1 + a, 1 + d
