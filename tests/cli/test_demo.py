@@ -77,7 +77,10 @@ def test_friction(demo, case, steps):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("case", ["dice", "stack", "dominoes"])
+@pytest.mark.parametrize(
+    "case",
+    ["dice", *(pytest.param(case, marks=pytest.mark.long) for case in ("stack", "dominoes"))],
+)
 def test_what_comes_to_rest(demo, case):
     """It stays, on a face, and the pictures show it and its forces."""
     status, text, out = demo(case)

@@ -114,6 +114,7 @@ NOT_YET = pytest.mark.xfail(
 )
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("t1", [0.6, pytest.param(1.0, marks=NOT_YET)])
 def test_a_quadruped_falls_and_stands(tmp_path, t1):
     """Its legs are springs: its four feet are on the ground then, and carry its weight."""

@@ -78,6 +78,7 @@ def test_a_rod_that_leans_on_its_limit_stays_there():
     np.testing.assert_allclose(slope, 1.0, atol=1e-9)
 
 
+@pytest.mark.long
 def test_derivatives_through_a_limit():
     """By the limit, the start and gravity, against differences of the fourth order."""
     x = jnp.array([-0.5, 0.9, 1.0, -G])
