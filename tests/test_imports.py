@@ -37,8 +37,6 @@ BACK = {
     ("shapes/base", "shapes/rounded"),
     # A region takes what one of its solids has to say.
     ("shapes/csg/normal_form", "shapes/base"),
-    # All contacts can be seen as points, which are contacts.
-    ("contact/base", "contact/points"),
     # The text of an object names its type.
     ("simulate/describe", "simulate/saving"),
     ("simulate/describe", "simulate/world"),

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -21,10 +21,6 @@ from ..math import Vec3
 from ..math.materialize import compute_once
 from .clearance import Clearance, Proof, View
 from .single import Side, SingleContact
-
-if TYPE_CHECKING:
-    from .joint_limits import Stops
-    from .points import ContactPoints
 
 
 class ContactKinematics(eqx.Module):
@@ -92,9 +88,9 @@ class AbstractContacts(eqx.Module):
         """What is known of the one contact for which `which` holds; zero and none without one."""
 
     @abc.abstractmethod
-    def points(self) -> tuple[ContactPoints | Stops, ...]:
-        """The same contacts as rows of points, whose bodies are known, and of stops of joints; in
-        the order of the gaps, one row after the other."""
+    def points(self) -> tuple[Any, ...]:
+        """The same contacts as rows of points whose bodies are known (`ContactPoints`), and of
+        stops of joints (`Stops`); in the order of the gaps, one row after the other."""
 
     def single(self, phase: Phase, which: Bool[Array, "..."], inertial: Inertial) -> SingleContact:
         """The one contact for which `which` holds; without one, some contact that recedes."""
