@@ -282,4 +282,5 @@ class NoContacts(AbstractEvents):
 
 @partial(jax.jit, static_argnums=0)  # a program uses it many times and traces it once
 def free_flow(scheme: AbstractFlow, t, duration, phase: Phase, system: System) -> Step:
+    """The flight of bodies that nothing touches, from a time [s] on."""
     return scheme.step(t, duration, phase, system.dynamics)

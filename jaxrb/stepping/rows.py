@@ -73,9 +73,9 @@ class Links:
         pair has more than three, which are independent. A single item counts as a pair."""
         if not self.sides:
             return None
-        number = np.arange(len(self) + 1) - (len(self) - self.single)
-        keys = [(*pair, max(k, -1)) for pair, k in zip(self.sides, number[:-1], strict=True)]
-        _, owner, count = np.unique(np.array(keys), axis=0, return_inverse=True, return_counts=True)
+        alone = np.maximum(np.arange(len(self)) - (len(self) - self.single), -1)
+        keys = np.column_stack([self.sides, alone])
+        _, owner, count = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
         owner = owner.reshape(-1)
         return (group(owner, len(count)), owner) if count.max() > 3 else None
 

@@ -29,13 +29,6 @@ PerContact = Float[Array, "3 n_contacts"]
 Term = float | Float[Array, "1 ..."]
 
 
-class Linear(NamedTuple):
-    """A contact law linearised: dp = constant - response du."""
-
-    constant: PerContact
-    response: Float[Array, "3 3 n_contacts"]
-
-
 def length(x: Float[Array, "2 n_contacts"]) -> Float[Array, " n_contacts"]:
     """Of tangential vectors, with the derivative 0 at zero."""
     return safe_sqrt(x[0] ** 2 + x[1] ** 2)
