@@ -23,6 +23,7 @@ from .cone import ConeProblem, Units
 from .pressure import level
 from .rows import of_lane
 from .turns import (
+    Branch,
     Complementarity,
     Damped,
     Interior,
@@ -156,7 +157,8 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
     off = off.at[0].set(jnp.where(each(pads, u[0]), 0.0, off[0]))
 
     interior = Interior(point, friction, pads)
-    smooth = Semismooth.of(point.p, u, friction, eps)
+    branch = Branch.of(point.p, u, friction)
+    smooth = Semismooth.of(point.p, u, friction, branch, eps)
     damping = jnp.asarray(_DAMPING, eps.dtype).at[state.start].get(mode="clip")
     damping = tolerances.damping * damping
     damped = Damped.of(interior.response(), damping[None])
@@ -168,7 +170,7 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
     # First solve: the predictor of the interior, or the semismooth step.
     products = Complementarity.of(point, friction, pads)
     aim = Complementarity(*(-x for x in products))
-    missed = curnier_map(point.p, u, friction)
+    missed = curnier_map(point.p, u, friction, branch)
     first = _choose(
         inner,
         damped.change(interior.step(aim, None)[0], off),
@@ -207,6 +209,10 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
     size = jnp.where(inner, jnp.minimum(_STEP_TO_BOUNDARY * room, 1.0), 1.0)
     point, q = point.moved(step, size), q + size[None] * dq
 
+    _, u, w = _velocity(problem, units, point.p, q)
+    # Turns change linear pressures to linear ones, but may begin with others, or open contacts.
+    p = _choose(inner | state.plain, point.p, level(problem, point.p, u))
+    point = point._replace(p=p)
     _, u, w = _velocity(problem, units, point.p, q)
     found = residual_of(problem, point.p, u, w)
     return _next(state, Point(*point), q, u, found, problem, tolerances)

@@ -18,8 +18,9 @@ from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Float
 
 from .cone import ConeProblem, Units
+from .cone_solver import Tolerances
 from .scene import Impulse
-from .turns import Semismooth, apply, curnier_map
+from .turns import Branch, Semismooth, apply, curnier_map
 
 # Turns in a round, and rounds at most. One round is enough where the equations are those of a cone
 # problem; of displacements each turn leaves a part like the square of the angle of the step.
@@ -34,6 +35,7 @@ class Linearized(eqx.Module):
 
     problem: ConeProblem
     units: Units
+    branch: Branch
     law: Semismooth
     factors: Float[Array, "n_blocks 6 6"]
     eps: float = eqx.field(static=True)
@@ -47,13 +49,18 @@ class Linearized(eqx.Module):
         # where arms are long beside the radii of inertia.
         eps = 1e-6 if jnp.finfo(velocity.dtype).eps < 1e-10 else 1e-3
         p, u = impulse.contact / units.impulse[None], velocity / units.speed[None]
-        law = Semismooth.of(p, u, problem.friction, eps).given(problem.pads, eps)
+        branch = Branch.of(p, u, problem.friction)
+        # One that bears nothing is open: where others bear the load for it, it moves no more than
+        # they do, and to bear some of it would be another of the many ways to share that load.
+        bears = p[0] > Tolerances.of(velocity.dtype).accepted
+        branch = Branch(branch.closed & bears, branch.slips & bears)
+        law = Semismooth.of(p, u, problem.friction, branch, eps).given(problem.pads, eps)
         law = law._replace(response=jnp.where(problem.active[None, None], law.response, 0.0))
         scaled = law.response * (units.impulse / units.speed)[None, None]
         stiff = units.reaction / (eps * units.speed)
         matrix = problem.matrix(scaled, stiff[None, None])
         factors = lanes_last(problem.elimination.factor)(matrix)
-        return Linearized(problem, units, law, factors, eps)
+        return Linearized(problem, units, branch, law, factors, eps)
 
     def flat(self, impulse: Impulse) -> Flat:
         """The unknowns of impulses [N s]."""
@@ -71,7 +78,7 @@ class Linearized(eqx.Module):
         and the normal impulses that are known [N s]."""
         p, _ = self._split(x)
         u, w = velocities.contact / self.units.speed[None], velocities.joint / self.units.speed
-        missed = curnier_map(p, u, friction)
+        missed = curnier_map(p, u, friction, self.branch)
         if pressed.size:
             known = pressed / self.units.impulse[-pressed.size :]
             missed = missed.at[0, -pressed.size :].set(p[0, -pressed.size :] - known)

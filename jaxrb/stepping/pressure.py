@@ -55,11 +55,11 @@ class Pressure(NamedTuple):
         trace = added(normal[k, k] for k in range(6))
         ridge = jnp.where(trace > 0, _RIDGE * trace, 1.0)
         unit = jnp.eye(6).astype(p.dtype).reshape(6, 6, *(1,) * trace.ndim)
-        normal = normal + ridge[None, None] * unit
         right = total(g * p[:1], table, 1)
-        inverse = inverse6(normal)
+        inverse = inverse6(normal + ridge[None, None] * unit)
         times = lambda x: added(inverse[:, k] * x[k][None] for k in range(6))  # noqa: E731
         y = times(right)
+        # Without the ridge, so that linear pressures are left as they are.
         y = y + times(right - added(normal[:, k] * y[k][None] for k in range(6)))
         return Pressure(applies, take(y, owner, 1))
 
@@ -70,9 +70,9 @@ class Pressure(NamedTuple):
 
 
 def basis(problem: ConeProblem) -> Float[Array, "6 n_contacts"]:
-    """The normal's row of each contact for the one of its bodies that moves, G_n; levers count as
-    much as the arms are long."""
-    first, second = problem.contacts.jacobians
+    """The normal's row of each contact for the one of its bodies that moves, G_n, by which
+    semismooth turns change pressures; levers count as much as the arms are long."""
+    first, second = problem.contact_rates.jacobians
     moves = np.array([a != WORLD for a, _ in problem.contacts.links.sides])
     moves = moves.reshape(-1, *(1,) * (first.ndim - 3))
     return jnp.where(moves[None], first[0], second[0])

@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from ..math.safe import safe_sqrt
 from .rows import added, of_lane
@@ -55,20 +55,34 @@ def natural_map(p: PerContact, u: PerContact, friction: Float[Array, " n_contact
     return p - project(p - slipping(u, friction), friction)
 
 
-def curnier_map(p: PerContact, u: PerContact, friction: Float[Array, " n_contacts"]) -> PerContact:
+class Branch(NamedTuple):
+    """Which of its forms the law has at each contact: it is open, sticks or slips."""
+
+    closed: Bool[Array, " n_contacts"]
+    slips: Bool[Array, " n_contacts"]
+
+    @staticmethod
+    def of(p: PerContact, u: PerContact, friction: Float[Array, " n_contacts"]) -> Branch:
+        """At impulses and velocities."""
+        n = p[0] - u[0]
+        closed = n > 0
+        return Branch(closed, closed & (length(p[1:] - u[1:]) >= friction * n))
+
+
+def curnier_map(
+    p: PerContact, u: PerContact, friction: Float[Array, " n_contacts"], branch: Branch
+) -> PerContact:
     """p - p', where p' has the normal part (p_n - u_n)+ and the tangential part of p_t - u_t, no
     longer than mu p'_n; zero where the natural map is.
 
     Unlike there its normal part is u_n alone wherever a contact is closed, so that semismooth
     turns change pressures by what velocities of the bodies can make of them (see `pressure`).
     """
-    n = p[0] - u[0]
-    n = jnp.where(n > 0, n, 0.0)
-    y = p[1:] - u[1:]
-    across, limit = length(y), friction * n
-    over = across >= limit
-    share = jnp.where(over, limit / jnp.where(over & (across > 0), across, 1.0), 1.0)
-    return p - jnp.concatenate([n[None], share[None] * y])
+    n, y = jnp.where(branch.closed, p[0] - u[0], 0.0), p[1:] - u[1:]
+    across = length(y)
+    bounded = branch.slips | ~branch.closed
+    limit = friction * n / jnp.where(bounded & (across > 0), across, 1.0)
+    return p - jnp.concatenate([n[None], jnp.where(bounded, limit, 1.0)[None] * y])
 
 
 class Semismooth(NamedTuple):
@@ -81,12 +95,11 @@ class Semismooth(NamedTuple):
     response: Float[Array, "3 3 n_contacts"]
 
     @staticmethod
-    def of(p: PerContact, u: PerContact, friction, eps: Term) -> Semismooth:
+    def of(p: PerContact, u: PerContact, friction, branch: Branch, eps: Term) -> Semismooth:
         """At impulses and velocities."""
         n, y = p[0] - u[0], p[1:] - u[1:]
         across = length(y)
-        closed = n > 0
-        slips = closed & (across >= friction * n)
+        closed, slips = branch
         moving = slips & (across > 0)
         d = jnp.where(moving[None], y / jnp.where(moving, across, 1.0)[None], 0.0)
         k = jnp.where(moving, friction * n / jnp.where(moving, across, 1.0), 0.0)
