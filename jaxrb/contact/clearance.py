@@ -99,9 +99,11 @@ class Clearance(eqx.Module):
             bound = jnp.maximum(pull + self.swing * growth, 0.0)
             enough = _safe(before.solids + tolerance, after.solids + tolerance, bound)
             # One that starts below, as it was let in or by a last digit, is an impact if it goes
-            # deeper.
-            holds |= (enough >= duration) & (after.solids + tolerance >= 0)
-            safe = jnp.maximum(safe, enough)
+            # deeper. Along directions that do not separate the solids at both ends, which a thin
+            # one may have passed through another between them, nothing is known.
+            parted = before.solids + tolerance >= jnp.minimum(self.gap, 0.0)
+            holds |= parted & (enough >= duration) & (after.solids + tolerance >= 0)
+            safe = jnp.maximum(safe, jnp.where(parted, enough, 0.0))
             balls = _safe(before.balls, after.balls, jnp.maximum(pull, 0.0))
             holds |= (balls >= duration) & (before.balls > 0) & (after.balls > 0)
         return Proof(holds, safe)
