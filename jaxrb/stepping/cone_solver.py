@@ -63,6 +63,8 @@ WARM, INSIDE, POLISH, ENDED = range(4)
 # Semismooth turns in a row, at first and where these have failed.
 _MOST_TURNS = 4
 _MOST_CAREFUL = 12
+# More follow while each leaves less than this part of the residual.
+_NEARER = 0.1
 # Turns from one start in the interior, the sizes of the starts, one after another, and how much of
 # the damping they have: with much of it tall stacks keep their digits, with little of it problems
 # are solved of which many contacts are about to open or to slide.
@@ -267,11 +269,14 @@ def _next(state: _State, point: Point, q, u, residual, problem, tolerances: Tole
     best = _choose(better, (point.p, q, residual), state.best)
     count, inner = state.in_stage + 1, state.stage == INSIDE
     reached = residual <= tolerances.reached
-    # A polish that no longer improves has reached round-off.
+    # A polish that no longer improves has reached round-off. That of linear pressures is the
+    # round-off of velocities over the proximal term, from turn to turn another.
     settled = ~inner & (best[2] <= tolerances.accepted) & ~(residual < 0.5 * state.residual)
     ended = reached | settled
     most = jnp.where(state.plain, _MOST_CAREFUL, _MOST_TURNS)
-    lost = ~finite | (residual > 10 * state.residual) | (count >= most)
+    slow = ~(residual < _NEARER * state.residual)
+    many = (count >= most) & (residual > tolerances.accepted) & slow
+    lost = ~finite | (residual > 10 * state.residual) | many
     lost &= ~inner & ~ended
     near = inner & (residual <= tolerances.near)
     # What the interior does not come near to may yet be polished from its best.
@@ -294,6 +299,8 @@ def _next(state: _State, point: Point, q, u, residual, problem, tolerances: Tole
     fresh = _start_inside(problem, point, sizes.at[start].get(mode="clip"))
     point = _choose(anew, fresh, point._replace(p=p))
     q = jnp.where(anew[None], 0.0, q)
+    # The interior has other pressures than linear ones; they are no answer while there are these.
+    best = (best[0], best[1], jnp.where(near, jnp.inf, best[2]))
     changed = anew | near | stalled | again
     count = jnp.where(changed, 0, count)
     residual = jnp.where(changed, jnp.inf, residual)

@@ -4,8 +4,8 @@ Contacts that share a face share its load in many ways. While they stick that ch
 But where a face slides and spins, the friction of each contact has its own direction, so that the
 way the load is shared changes the motion, of which Coulomb's law then says nothing. A choice must
 be made that depends neither on the past nor on how the solution was found: the pressure between two
-bodies is a linear function of the place, P_n = G_n y, as under a rigid face on a bed of equal
-springs, however stiff. Semismooth turns change impulses by such functions alone, so that it is
+bodies is a linear function of the place, P_n = G_n y, or nothing where that is negative, as under a
+rigid face on a bed of equal springs, however stiff. Semismooth turns change impulses by such functions alone, so that it is
 enough to begin with one.
 """
 
@@ -25,6 +25,8 @@ from .rows import WORLD, added, take, total
 _SLIPS = 1e-9
 # Of the trace, added to normal equations that have no unique solution.
 _RIDGE = 1e-12
+# What is no impulse and no velocity: of the digits.
+_NONE = 0.6
 
 
 class Pressure(NamedTuple):
@@ -32,11 +34,11 @@ class Pressure(NamedTuple):
 
     Attributes:
         applies: of each contact, whether its face slides on more contacts than are independent.
-        coefficients: y of each contact's pair, shape (6, n_contacts).
+        linear: the pressure that the function of its pair gives to each contact, if it is one.
     """
 
     applies: Bool[Array, " n_contacts"]
-    coefficients: Float[Array, "6 n_contacts"]
+    linear: Float[Array, " n_contacts"]
 
     @staticmethod
     def of(problem: ConeProblem, p, u) -> Pressure | None:
@@ -45,28 +47,42 @@ class Pressure(NamedTuple):
         if pairs is None:
             return None
         table, owner = pairs
-        pressed = problem.active & (p[0] > 0)
-        slipping = pressed & (jnp.hypot(u[1], u[2]) > _SLIPS) & (problem.friction > 0)
-        count = jnp.where(jnp.stack([pressed, slipping]), 1.0, 0.0).astype(p.dtype)
-        pressed_in, slipping_in = total(count, table, 1)
-        applies = take((pressed_in > 3.5) & (slipping_in > 0.5), owner, 0) & pressed
-        g = jnp.where(pressed[None], basis(problem), 0.0)
-        normal = total(g[:, None] * g[None], table, 2)
-        trace = added(normal[k, k] for k in range(6))
-        ridge = jnp.where(trace > 0, _RIDGE * trace, 1.0)
-        unit = jnp.eye(6).astype(p.dtype).reshape(6, 6, *(1,) * trace.ndim)
-        right = total(g * p[:1], table, 1)
-        inverse = inverse6(normal + ridge[None, None] * unit)
-        times = lambda x: added(inverse[:, k] * x[k][None] for k in range(6))  # noqa: E731
-        y = times(right)
-        # Without the ridge, so that linear pressures are left as they are.
-        y = y + times(right - added(normal[:, k] * y[k][None] for k in range(6)))
-        return Pressure(applies, take(y, owner, 1))
+        rows, none = basis(problem), _none(p)
+        bears = problem.active & (p[0] > none)
+        touches = bears | (problem.active & (jnp.abs(u[0]) <= none))
+        # Where the function is negative there is no pressure: of four corners three may bear all.
+        # Any pressures of three are linear, but they do where the function is not positive alone.
+        normal = jnp.where(bears, p[0], 0.0)
+        found = _fitted(rows, normal, bears, pairs)
+        found = _fitted(rows, normal, touches & (found > none), pairs)
+        slips = bears & (jnp.hypot(u[1], u[2]) > _SLIPS) & (problem.friction > 0)
+        count = jnp.where(jnp.stack([touches, slips]), 1.0, 0.0).astype(p.dtype)
+        touching, slipping = total(count, table, 1)
+        applies = take((touching > 3.5) & (slipping > 0.5), owner, 0) & touches
+        return Pressure(applies, jnp.maximum(found, 0.0))
 
-    def share(self, problem: ConeProblem) -> Float[Array, " n_contacts"]:
-        """G_n y of the contacts to which it applies, else 0."""
-        linear = jnp.sum(basis(problem) * self.coefficients, axis=0)
-        return jnp.where(self.applies, linear, 0.0)
+
+def _none(p: Float[Array, "..."]) -> float:
+    """What is no impulse and no velocity."""
+    return float(jnp.finfo(p.dtype).eps) ** _NONE
+
+
+def _fitted(rows, n, pressed, pairs):
+    """G_n y of each contact, for the y with which those that are pressed push the bodies as given
+    normal impulses of any do."""
+    table, owner = pairs
+    g = jnp.where(pressed[None], rows, 0.0)
+    normal = total(g[:, None] * g[None], table, 2)
+    trace = added(normal[k, k] for k in range(6))
+    ridge = jnp.where(trace > 0, _RIDGE * trace, 1.0)
+    unit = jnp.eye(6).astype(n.dtype).reshape(6, 6, *(1,) * trace.ndim)
+    right = total(rows * n[None], table, 1)
+    inverse = inverse6(normal + ridge[None, None] * unit)
+    times = lambda x: added(inverse[:, k] * x[k][None] for k in range(6))  # noqa: E731
+    y = times(right)
+    # Without the ridge, so that linear pressures are left as they are.
+    y = y + times(right - added(normal[:, k] * y[k][None] for k in range(6)))
+    return jnp.sum(rows * take(y, owner, 1), axis=0)
 
 
 def basis(problem: ConeProblem) -> Float[Array, "6 n_contacts"]:
@@ -83,7 +99,8 @@ def level(problem: ConeProblem, p, u):
     found = Pressure.of(problem, p, u)
     if found is None:
         return p
-    n = jnp.where(found.applies, jnp.maximum(found.share(problem), 0.0), p[0])
+    n = jnp.where(found.applies, found.linear, p[0])
     # Friction goes with the pressure.
-    ratio = jnp.where(found.applies, n / jnp.where(found.applies, p[0], 1.0), 1.0)
+    bears = found.applies & (p[0] > 0)
+    ratio = jnp.where(bears, n / jnp.where(bears, p[0], 1.0), 1.0)
     return jnp.concatenate([n[None], p[1:] * ratio[None]])
