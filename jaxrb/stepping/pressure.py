@@ -52,7 +52,7 @@ class Pressure(NamedTuple):
         touches = bears | (problem.active & (jnp.abs(u[0]) <= none))
         # Where the function is negative there is no pressure: of four corners three may bear all.
         # Any pressures of three are linear, but they do where the function is not positive alone.
-        normal = jnp.where(bears, p[0], 0.0)
+        normal = jnp.where(problem.active, p[0], 0.0)
         found = _fitted(rows, normal, bears, pairs)
         found = _fitted(rows, normal, touches & (found > none), pairs)
         slips = bears & (jnp.hypot(u[1], u[2]) > _SLIPS) & (problem.friction > 0)

@@ -24,6 +24,10 @@ from jaxtyping import Array, Bool, Float
 from ..math.safe import safe_sqrt
 from .rows import added, of_lane
 
+# Of velocities and impulses without units: contacts that neither press nor approach by more are
+# open, or what they bear would be this over the proximal term.
+_ROUND_OFF = 16
+
 PerContact = Float[Array, "3 n_contacts"]
 # One number, or one of each lane after an axis of length 1.
 Term = float | Float[Array, "1 ..."]
@@ -65,7 +69,7 @@ class Branch(NamedTuple):
     def of(p: PerContact, u: PerContact, friction: Float[Array, " n_contacts"]) -> Branch:
         """At impulses and velocities."""
         n = p[0] - u[0]
-        closed = n > 0
+        closed = n > _ROUND_OFF * jnp.finfo(p.dtype).eps
         return Branch(closed, closed & (length(p[1:] - u[1:]) >= friction * n))
 
 
