@@ -127,32 +127,37 @@ def _search(
     program to one solver.
     """
     rows = scene.rows(t, phase)
-    enough = Tolerances.of(duration.dtype).kept
+    tolerances = Tolerances.of(duration.dtype)
     round_off = scene.round_off(rows, held, phase)
     known = known.lasting(held)
 
     def unfinished(carry):
-        _, _, ended, turns = carry
+        *_, ended, turns = carry
         return ~ended & (turns < _ITERATIONS)
 
     def turn(carry):
-        (start, end), residual, _, turns = carry
+        (start, end), residual, before, _, turns = carry
         displaced = _displaced(flow, start, t, duration, phase, held, scene)
         displacing = _problem(rows, start, displaced, duration, phase, held, scene)
         # Displacements are no more exact than gaps: short flights have large rates of round-off.
         missed, units = residual_at(displacing, *start)
-        missed = jnp.maximum(missed - round_off / (duration * units.speed[0]), 0.0)
-        last = (missed <= enough) | (turns == _ITERATIONS - 1)
+        # A flight that is not taken has none.
+        taken = duration > 0
+        unit = jnp.where(taken, duration, 1.0) * units.speed[0]
+        missed = jnp.where(taken, jnp.maximum(missed - round_off / unit, 0.0), 0.0)
+        # What comes no nearer has reached round-off.
+        settled = (missed <= tolerances.accepted) & (missed > 0.5 * before)
+        last = (missed <= tolerances.kept) | settled | (turns == _ITERATIONS - 1)
         ending = _ending(displaced, held, duration, closed, scene)
         solution = search(tree_where(last, ending, displacing), *tree_where(last, end, start))
         solved = Impulse(solution.impulse, solution.reaction)
         impulses = Impulses(tree_where(last, start, solved), tree_where(last, solved, end))
         residual = jnp.where(last, jnp.maximum(missed, solution.residual), residual)
-        return impulses, residual, last, turns + 1
+        return impulses, residual, missed, last, turns + 1
 
     far = jnp.full((), jnp.inf, duration.dtype)
-    carry = (known, far, jnp.zeros((), bool), jnp.zeros((), jnp.int32))
-    impulses, residual, _, _ = jax.lax.while_loop(unfinished, turn, carry)
+    carry = (known, far, far, jnp.zeros((), bool), jnp.zeros((), jnp.int32))
+    impulses, residual, *_ = jax.lax.while_loop(unfinished, turn, carry)
     return impulses, residual
 
 

@@ -5,8 +5,8 @@ But where a face slides and spins, the friction of each contact has its own dire
 way the load is shared changes the motion, of which Coulomb's law then says nothing. A choice must
 be made that depends neither on the past nor on how the solution was found: the pressure between two
 bodies is a linear function of the place, P_n = G_n y, or nothing where that is negative, as under a
-rigid face on a bed of equal springs, however stiff. Semismooth turns change impulses by such functions alone, so that it is
-enough to begin with one.
+rigid face on a bed of equal springs, however stiff. Semismooth turns change impulses by such
+functions alone, so that it is enough to begin with one.
 """
 
 from __future__ import annotations

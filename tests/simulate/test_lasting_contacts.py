@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import quick_jit
 
 import jaxrb as rb
 
@@ -167,11 +168,12 @@ def test_derivatives_while_it_slides_and_after_it_has_stopped():
         return slid(x[1], gravity, jnp.array([1.0, 0.0, 0.0]) * x[0], 0.0, t1)[0][0]
 
     x = jnp.array([1.0, 0.4])
+    both = [quick_jit(mode(way)) for mode in (jax.jacfwd, jax.jacrev)]
     for t1, expected, tolerance in (
         (0.1, [0.1, -G * 0.1**2 / 2], 1e-11),
         (1.0, [1 / (0.4 * G), -1 / (2 * 0.4**2 * G)], 2 * DT),
     ):
-        forward, reverse = jax.jacfwd(way)(x, t1), jax.jacrev(way)(x, t1)
+        forward, reverse = (derivative(x, t1) for derivative in both)
         np.testing.assert_allclose(forward, expected, atol=tolerance)
         np.testing.assert_allclose(reverse, forward, atol=1e-11)
 
@@ -190,35 +192,34 @@ def thrown_box(x):
     world = rb.World([body], [rb.HalfSpace()], contact_law=rb.Coulomb(mu, 0.0))
     sol = rb.simulate(world, start, rb.LGVCI(DT, **REST), 0.6, throw=False)
     final = sol.final
-    return jnp.concatenate([final.position[0], final.velocity[0], final.angular_velocity[0]]), sol
+    found = jnp.concatenate([final.position[0], final.velocity[0], final.angular_velocity[0]])
+    return found, sol.successful
 
 
 @pytest.mark.slow
 def test_derivatives_through_impact_slide_stick_and_rest():
-    """In both modes. A run jumps by some 1e-8 where contacts begin to last, so that differences of
-    the fourth order need steps of 1e-3, and are good to 1e-4 with the error of the method."""
+    """In both modes, against differences of the second order, whose truncation is 1e-8."""
     x = jnp.array([1.0, 0.25, 0.4, 2.0, 1.0])
-    value = jax.jit(lambda x: thrown_box(x)[0])
-    _, sol = jax.jit(thrown_box)(x)
-    assert sol.successful and np.abs(sol.final.velocity).max() < 1e-12
-    h, columns = 1e-3, []
-    for direction in np.eye(5):
-        near, far = (value(x + s * h * direction) - value(x - s * h * direction) for s in (1, 2))
-        columns.append((8 * near - far) / (12 * h))
+    value = quick_jit(thrown_box)
+    final, successful = value(x)
+    assert successful and np.abs(final[3:]).max() < 1e-12
+    h, columns = 1e-5, []
+    for step in h * np.eye(5):
+        columns.append((value(x + step)[0] - value(x - step)[0]) / (2 * h))
     expected = np.stack(columns, axis=1)
-    forward = jax.jit(jax.jacfwd(lambda x: thrown_box(x)[0]))(x)
-    np.testing.assert_allclose(forward, expected, atol=1e-3)
+    forward, _ = quick_jit(jax.jacfwd(thrown_box, has_aux=True))(x)
+    np.testing.assert_allclose(forward, expected, atol=1e-6)
     # All forces grow with the mass. Impulses, at which it is linearised, are found to 1e-10.
     np.testing.assert_allclose(forward[:, 3], 0.0, atol=1e-7)
     weights = jnp.asarray(np.random.default_rng(0).normal(size=9))
-    reverse = jax.jit(jax.grad(lambda x: weights @ thrown_box(x)[0]))(x)
+    reverse = quick_jit(jax.grad(lambda x: weights @ thrown_box(x)[0]))(x)
     np.testing.assert_allclose(reverse, weights @ forward, atol=1e-9)
 
 
 @pytest.mark.slow
 def test_dice_come_to_rest():
     """On a face, all of them, with less energy than they had."""
-    n, half = 256, 0.05
+    n, half = 64, 0.05
     rng = np.random.default_rng(1)
     body = rb.RigidBody(rb.Box((half,) * 3), mass=0.3)
     world = rb.World([body], [rb.HalfSpace()], contact_law=rb.Coulomb(0.4, 0.3))
@@ -230,13 +231,11 @@ def test_dice_come_to_rest():
         jnp.asarray(5 * rng.normal(size=(n, 1, 3))),
     )
     sol = rb.simulate_batch(world, start, rb.LGVCI(DT, **REST), 3.0, throw=False)
-    assert sol.successful.mean() >= 0.996
-    good = np.asarray(sol.successful)
-    speed = np.abs(np.asarray(sol.final.velocity))[good].max()
-    assert speed <= 1e-10
-    up = np.abs(np.asarray(sol.final.rotation_matrix)[good, 0, 2]).max(-1)
+    assert bool(sol.successful.all())
+    assert np.abs(np.asarray(sol.final.velocity)).max() <= 1e-10
+    up = np.abs(np.asarray(sol.final.rotation_matrix)[:, 0, 2]).max(-1)
     np.testing.assert_allclose(up, 1.0, atol=1e-9)
-    np.testing.assert_allclose(np.asarray(sol.final.position)[good, 0, 2], half, atol=1e-9)
+    np.testing.assert_allclose(np.asarray(sol.final.position)[:, 0, 2], half, atol=1e-9)
 
 
 @pytest.mark.slow
