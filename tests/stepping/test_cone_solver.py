@@ -138,6 +138,39 @@ def test_batches_give_what_each_gives_alone():
         np.testing.assert_allclose(velocity, together[lane], rtol=0, atol=1e-4)
 
 
+def test_a_sliding_face_presses_linearly_or_not_at_all():
+    """Whatever the guess: a box comes down on its face, slides and spins. Of its four corners, in
+    which a linear function has equal sums over both diagonals, one at which that is negative bears
+    nothing. (Coulomb's law allows more pressures, and with others the box moves otherwise.)"""
+    rng = np.random.default_rng(0)
+    n = 48
+    velocities = rng.uniform(-1, 1, (n, 6)) * np.array([1, 1, 0, 4, 4, 4]) - [0, 0, 0.6, 0, 0, 0]
+    scene = tower(1, velocity=velocities[:1])
+    problem = scene.problem()
+    guesses = rng.uniform(0, 0.5, (n, 3, *problem.bias.shape)) * np.array([1, 0.1, 0.1])[:, None]
+    guesses[:, 0] = 0.0
+
+    def solve(free, guess):
+        solution = search(scene.problem(free=free), guess, jnp.zeros_like(problem.drift))
+        u = problem.contact_velocity(solution.velocity)
+        return solution.impulse, u, solution.residual
+
+    free = jnp.asarray(velocities[:, :, None])
+    batch = jax.jit(jax.vmap(jax.vmap(solve, (None, 0))))
+    impulse, u, residual = map(np.asarray, batch(free, jnp.asarray(guesses)))
+    assert residual.max() <= 1e-10
+    np.testing.assert_allclose(u, np.broadcast_to(u[:, :1], u.shape), atol=1e-9)
+    pressure, leaves, slip = impulse[:, 0, 0], u[:, 0, 0], np.linalg.norm(u[:, 0, 1:], axis=1)
+    lies = (leaves.max(1) < 1e-9) & (slip.min(1) > 1e-6)
+    extrapolated = pressure[:, ::3].sum(1) - pressure[:, 1:3].sum(1)
+    bears = (pressure > 1e-9).sum(1)
+    assert (lies & (bears == 4)).sum() >= 5 and (lies & (bears == 3)).sum() >= 5
+    np.testing.assert_allclose(extrapolated[lies & (bears == 4)], 0.0, atol=1e-9)
+    # What the other three would give to the one that bears nothing.
+    weight = np.where(pressure > 1e-9, 0.0, np.array([-1.0, 1.0, 1.0, -1.0])).sum(1)
+    assert np.all((weight * extrapolated)[lies & (bears == 3)] < 1e-9)
+
+
 DERIVATIVES = {
     "sticks": np.array([[0.01, 0.0, -0.05, 0, 0, 0.0]]),
     "slides": np.array([[0.5, 0.2, -0.05, 0, 0, 0.0]]),
