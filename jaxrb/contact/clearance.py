@@ -99,8 +99,8 @@ class Clearance(eqx.Module):
             bound = jnp.maximum(pull + self.swing * growth, 0.0)
             enough = _safe(before.solids + tolerance, after.solids + tolerance, bound)
             # One that starts below, as it was let in or by a last digit, is an impact if it goes
-            # deeper. Along directions that do not separate the solids at both ends, which a thin
-            # one may have passed through another between them, nothing is known.
+            # deeper. A direction that separates the solids at the end alone proves nothing: a thin
+            # one may have passed through the other on the way.
             parted = before.solids + tolerance >= jnp.minimum(self.gap, 0.0)
             holds |= parted & (enough >= duration) & (after.solids + tolerance >= 0)
             safe = jnp.maximum(safe, jnp.where(parted, enough, 0.0))

@@ -50,8 +50,8 @@ class Pressure(NamedTuple):
         rows, none = basis(problem), _none(p)
         bears = problem.active & (p[0] > none)
         touches = bears | (problem.active & (jnp.abs(u[0]) <= none))
-        # Where the function is negative there is no pressure: of four corners three may bear all.
-        # Any pressures of three are linear, but they do where the function is not positive alone.
+        # Whatever three corners of four bear, there is a linear function of that; but they bear all
+        # only if it is negative at the fourth, and a fourth at which it is negative bears nothing.
         normal = jnp.where(problem.active, p[0], 0.0)
         found = _fitted(rows, normal, bears, pairs)
         found = _fitted(rows, normal, touches & (found > none), pairs)
