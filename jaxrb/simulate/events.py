@@ -125,12 +125,15 @@ class AbstractEvents(eqx.Module):
         deferred: whether the impulse of an event takes a search of its own. The loop then
             collects events of a batch, lets `resolve` find their impulses together, and only
             then resets; otherwise it resets at once, with the resolution None.
+        round_of_iterations: after how many iterations of the loop those collected are resolved.
+            Meanwhile their worlds wait, and are flown along with the others for nothing.
         remembers: whether flights and events find what is costly to find again, and keep it in the
             mode. The log then holds the mode at the end of each flight, from which the derivative
             takes what was found.
         system: the world.
     """
 
+    round_of_iterations: ClassVar[int] = 48
     remembers: ClassVar[bool] = False
     system: eqx.AbstractVar[System]
 

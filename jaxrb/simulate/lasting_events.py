@@ -117,6 +117,8 @@ class LastingContacts(AbstractEvents):
     dt: Float[Array, ""]
     together: bool = eqx.field(static=True)
 
+    # Flights with contacts cost more than impulses.
+    round_of_iterations = 4
     remembers = True
 
     @property

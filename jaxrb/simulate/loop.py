@@ -10,7 +10,6 @@ is in its own phase of that work. One exception: events whose impulse takes a se
 from __future__ import annotations
 
 import dataclasses
-from functools import partial
 
 import equinox as eqx
 import jax
@@ -26,9 +25,6 @@ from .progress import report
 from .results import Code
 from .time_grid import TimeGrid
 from .trial import Plan, Search, aim, classify, tick, time_resolution
-
-# Number of loop iterations after which pending frictional impacts of a batch are resolved together.
-ITERATIONS_OF_A_ROUND = 48
 
 
 class _Carry(eqx.Module):
@@ -76,13 +72,20 @@ def advance(
         going = grid.unfinished(carry.course.step) & (carry.status.code == Code.successful)
         return going if carry.log is None else going & ~carry.log.full()
 
-    iteration = partial(_iteration, plan, grid, events)
+    def iteration(flies: Bool[Array, ""], carry: _Carry) -> _Carry:
+        # Of a batch, worlds that wait or have ended are flown with the others: for no time, as
+        # contacts that last then cost nothing.
+        trial = jnp.where(flies, carry.search.trial, 0.0)
+        still = dataclasses.replace(carry.search, trial=trial)
+        return _iteration(plan, grid, events, dataclasses.replace(carry, search=still))
+
     waiting = no_event(events, course) if events.deferred else None
     carry = _Carry(course, status, idle, inspected, waiting, log)
     if events.deferred:
         carry = _in_rounds(plan, unfinished, iteration, carry, grid, events)
     else:
-        carry = jax.lax.while_loop(unfinished, iteration, carry)
+        going_on = lambda carry: iteration(unfinished(carry), carry)  # noqa: E731
+        carry = jax.lax.while_loop(unfinished, going_on, carry)
     return carry.course, carry.status, carry.log
 
 
@@ -149,11 +152,11 @@ def _in_rounds(
     def flying(count_and_carry):
         count, carry = count_and_carry
         on_the_way = unfinished(carry) & ~jnp.any(carry.waiting.contact)
-        return on_the_way & (count < ITERATIONS_OF_A_ROUND)
+        return on_the_way & (count < events.round_of_iterations)
 
     def fly_on(count_and_carry):
         count, carry = count_and_carry
-        return count + 1, iteration(carry)
+        return count + 1, iteration(flying(count_and_carry), carry)
 
     def round_of_iterations(carry: _Carry) -> _Carry:
         _, carry = jax.lax.while_loop(flying, fly_on, (jnp.zeros((), jnp.int32), carry))

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from ..exec.work_queue import Task, of_lanes, run_queue
+from ..math.materialize import compute_once
 from .cone import ConeProblem, Units
 from .pressure import level
 from .rows import of_lane
@@ -209,7 +210,7 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
     step = Point(dp, dpsi, ds)
     room = jnp.min(interior.longest(step, active), axis=0, initial=jnp.inf)
     size = jnp.where(inner, jnp.minimum(_STEP_TO_BOUNDARY * room, 1.0), 1.0)
-    point, q = point.moved(step, size), q + size[None] * dq
+    point, q = compute_once((point.moved(step, size), q + size[None] * dq))
 
     _, u, w = _velocity(problem, units, point.p, q)
     # Turns change linear pressures to linear ones, but may begin with others, or open contacts.

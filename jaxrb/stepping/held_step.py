@@ -79,7 +79,8 @@ def held_step(
         closed: the largest gap of a closed contact [m].
         known: the impulses of this step, if they have been found before.
     """
-    # A flight of no duration has no impulses: those of the step before would solve it as well.
+    # A flight of no duration has no impulses.
+    held = held & (duration > 0)
     guess = jax.tree.map(lambda x: jnp.where(duration > 0, x, 0.0), guess)
     if known is None:
         fixed = jax.lax.stop_gradient((t, duration, phase, held, guess, scene, closed))
@@ -136,7 +137,7 @@ def _search(
         return ~ended & (turns < _ITERATIONS)
 
     def turn(carry):
-        (start, end), residual, before, _, turns = carry
+        (start, end), residual, before, ended, turns = carry
         displaced = _displaced(flow, start, t, duration, phase, held, scene)
         displacing = _problem(rows, start, displaced, duration, phase, held, scene)
         # Displacements are no more exact than gaps: short flights have large rates of round-off.
@@ -149,7 +150,10 @@ def _search(
         settled = (missed <= tolerances.accepted) & (missed > 0.5 * before)
         last = (missed <= tolerances.kept) | settled | (turns == _ITERATIONS - 1)
         ending = _ending(displaced, held, duration, closed, scene)
-        solution = search(tree_where(last, ending, displacing), *tree_where(last, end, start))
+        problem = tree_where(last, ending, displacing)
+        # Of a batch, those that have ended ask for no more turns.
+        problem = dataclasses.replace(problem, active=problem.active & ~ended)
+        solution = search(problem, *tree_where(last, end, start))
         solved = Impulse(solution.impulse, solution.reaction)
         impulses = Impulses(tree_where(last, start, solved), tree_where(last, solved, end))
         residual = jnp.where(last, jnp.maximum(missed, solution.residual), residual)

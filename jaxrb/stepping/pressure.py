@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from ..math.materialize import compute_once
 from .block_matrix import inverse6
 from .cone import ConeProblem
 from .rows import WORLD, added, take, total
@@ -48,12 +49,13 @@ class Pressure(NamedTuple):
             return None
         table, owner = pairs
         rows, none = basis(problem), _none(p)
+        p, u = compute_once((p, u))
         bears = problem.active & (p[0] > none)
         touches = bears | (problem.active & (jnp.abs(u[0]) <= none))
         # Whatever three corners of four bear, there is a linear function of that; but they bear all
         # only if it is negative at the fourth, and a fourth at which it is negative bears nothing.
         normal = jnp.where(problem.active, p[0], 0.0)
-        found = _fitted(rows, normal, bears, pairs)
+        found = compute_once(_fitted(rows, normal, bears, pairs))
         found = _fitted(rows, normal, touches & (found > none), pairs)
         slips = bears & (jnp.hypot(u[1], u[2]) > _SLIPS) & (problem.friction > 0)
         count = jnp.where(jnp.stack([touches, slips]), 1.0, 0.0).astype(p.dtype)
