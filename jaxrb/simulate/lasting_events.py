@@ -98,10 +98,11 @@ class LastingContacts(AbstractEvents):
     """Impacts are located; between them contacts that are closed and slow take part in the flight.
 
     A contact is held through a flight if at its start it is closed and its normal velocity is less
-    than that of a bounce that takes a thousandth of a step. It sticks, slides or opens in the
-    flight. Any other contact that closes is an impact: by itself it obeys the law of impact; of
-    several that are closed all take part in one cone problem, those that approach with Newton's
-    restitution, the others with none. So do the joints of bodies that have some.
+    than that of a bounce that takes a thousandth of a step, or is no higher than round-off. It
+    sticks, slides or opens in the flight. Any other contact that closes is an impact: by itself it
+    obeys the law of impact; of several that are closed all take part in one cone problem, those
+    that approach with Newton's restitution, the others with none. So do the joints of bodies that
+    have some.
 
     Attributes:
         impacts: what happens where only one contact is closed.
@@ -132,7 +133,7 @@ class LastingContacts(AbstractEvents):
         contacts = self.contacts(t, phase)
         assert contacts is not None
         rows = self._scene.rows_of(contacts, phase)
-        slow = jnp.abs(self._speed(rows, phase)) <= self._slow(t, phase)
+        slow = jnp.abs(self._speed(rows, phase)) <= self._slow(t, phase, rows)
         held = self._closed(t, contacts, phase) & slow if known is None else known.held
         fly = held_flight(self._scene, scheme, self._height(t, phase))
         arguments = (t, duration, phase, dataclasses.replace(mode, held=held), known)
@@ -181,14 +182,14 @@ class LastingContacts(AbstractEvents):
     def reset(self, t, end, contacts, event, resolution, mode: Touching, known=None):
         struck = self._scene.with_rubbing(event.contact.reshape(-1), False)
         rows = self._scene.rows_of(contacts, end)
-        lands = jnp.any(struck & (self._speed(rows, end) >= -self._slow(t, end)))
+        closed, slow = self._closed(t, contacts, end), self._slow(t, end, rows)
+        lands = jnp.any(struck & (self._speed(rows, end) >= -slow))
         kind = jnp.where(lands, jnp.int32(Kind.LANDING), jnp.int32(Kind.IMPACT))
         event = Event(kind, event.contact)
-        closed = self._closed(t, contacts, end)
         if self.system.joints is not None:
             active = struck | closed if self.together else struck
             after, mode, found = self._in_one_problem(
-                t, end, rows, active & jnp.any(struck), mode, known
+                end, rows, slow, active & jnp.any(struck), mode, known
             )
             return Reset(tree_where(jnp.any(struck), after, end), mode, event, found)
         alone = self.impacts.reset(t, end, contacts, event, resolution, None)
@@ -196,13 +197,13 @@ class LastingContacts(AbstractEvents):
             return Reset(alone.phase, mode, event, alone.found)
         several = jnp.any(struck) & jnp.any(closed & ~struck)
         after, mode, found = self._in_one_problem(
-            t, end, rows, (struck | closed) & several, mode, known
+            end, rows, slow, (struck | closed) & several, mode, known
         )
         phase = tree_where(several, after, alone.phase)
         return Reset(phase, mode, event, jnp.where(several, found, alone.found))
 
     def _in_one_problem(
-        self, t, end: Phase, rows: ContactRows, active, mode: Touching, known: Touching | None
+        self, end: Phase, rows: ContactRows, slow, active, mode: Touching, known: Touching | None
     ) -> tuple[Phase, Touching, Bool[Array, ""]]:
         """The phase and the mode after an impact in which several contacts and all joints take
         part, and whether its impulses were found."""
@@ -212,7 +213,7 @@ class LastingContacts(AbstractEvents):
         shape = self.system.contacts.shape if self.system.contacts is not None else ()
         restitution = jnp.broadcast_to(law.restitution, shape).reshape(-1)
         restitution = scene.with_rubbing(restitution, 0.0)
-        returned = jnp.where(speed < -self._slow(t, end), restitution * speed, 0.0)
+        returned = jnp.where(speed < -slow, restitution * speed, 0.0)
         nothing = scene.nothing(rows)
         bias = nothing._replace(contact=(-rows.drift).at[0].add(returned))
         problem = scene.problem(rows, end, bias, active)
@@ -242,10 +243,12 @@ class LastingContacts(AbstractEvents):
         height = jnp.maximum(self.gap_tolerance(contacts), self._height(t, phase))
         return self._scene.with_rubbing((contacts.gap <= height).reshape(-1), False)
 
-    def _slow(self, t, phase: Phase) -> Float[Array, ""]:
-        """The speed of a bounce that is none [m/s]."""
+    def _slow(self, t, phase: Phase, rows: ContactRows) -> Float[Array, ""]:
+        """The speed of a bounce that is none [m/s]: that takes a thousandth of a step, or is no
+        higher than gaps are exact, as in float32."""
         scale = self.system.dynamics.acceleration_scale(t, phase)
-        return jax.lax.stop_gradient(0.5 * scale * _SHORT * self.dt)
+        least = jnp.sqrt(scale * jnp.max(rows.round_off, initial=0.0))
+        return jax.lax.stop_gradient(jnp.maximum(0.5 * scale * _SHORT * self.dt, least))
 
     def _height(self, t, phase: Phase) -> Float[Array, ""]:
         """How high it is, about [m]."""

@@ -112,7 +112,9 @@ def _held(held, impulse: Impulse) -> Impulse:
 def _ending(displaced: _Displaced, held, duration, closed, scene: Scene) -> ConeProblem:
     """That of the velocities at the end, of the contacts held that are still closed."""
     rows = displaced.rows
-    closed = held & (jax.lax.stop_gradient(rows.gap) <= closed)
+    # A gap is closed to its round-off, however low a bounce is that is none.
+    closed = jnp.maximum(closed, rows.round_off)
+    closed = held & (jax.lax.stop_gradient(rows.gap - closed) <= 0)
     nothing = scene.nothing(rows)
     bias = nothing._replace(contact=-rows.drift)
     return scene.problem(rows, displaced.phase, bias, closed, 0.5 * duration)

@@ -45,9 +45,9 @@ class Linearized(eqx.Module):
         """At impulses [N s] that solve a problem with velocities u [m/s]."""
         problem, impulse, velocity = jax.lax.stop_gradient((problem, impulse, velocity))
         units = problem.units()
-        # A turn leaves what it adds, and round-off by the square of it: with less no digit is left
-        # where arms are long beside the radii of inertia.
-        eps = 1e-6 if jnp.finfo(velocity.dtype).eps < 1e-10 else 1e-3
+        # A turn leaves what it adds, and round-off over the square of it: with less no digit is
+        # left where arms are long beside the radii of inertia.
+        eps = 1e-6 if jnp.finfo(velocity.dtype).eps < 1e-10 else 5e-3
         p, u = impulse.contact / units.impulse[None], velocity / units.speed[None]
         branch = Branch.of(p, u, problem.friction)
         # One that bears nothing is open: where others bear the load for it, it moves no more than
@@ -166,7 +166,9 @@ def _refined(inverse: Callable[[Flat], Flat], matvec: Callable[[Flat], Flat], ri
     start = (jnp.zeros_like(right), right, far)
     carry = (start, far, jnp.zeros((), jnp.int32))
     (x, _, change), _, _ = jax.lax.while_loop(unfinished, improve, carry)
-    return jnp.where(change <= jnp.sqrt(round_off), x * unit, jnp.nan)
+    # What is left is no more exact than the terms that it is the difference of.
+    settled = change <= jnp.sqrt(round_off) * jnp.maximum(_size(x), 1.0)
+    return jnp.where(settled, x * unit, jnp.nan)
 
 
 def _size(x: Flat) -> Float[Array, ""]:
