@@ -46,7 +46,9 @@ class Tolerances(NamedTuple):
     reached: float  # residual at which turns end
     near: float  # residual from which semismooth turns take over
     coarse: float  # residual from which they are tried where the interior comes no nearer
-    proximal: float  # term of the semismooth turns,
+    # Term of the semismooth turns. Round-off of velocities over it is how far from linear a turn
+    # leaves pressures: with less, faces that slide are not found to what is accepted.
+    proximal: float
     careful: float  # and where those with it have failed
     product: float  # least mean product aimed at in the interior
     damping: float  # term of the turns there (see `Damped`)
@@ -55,8 +57,8 @@ class Tolerances(NamedTuple):
     def of(dtype) -> Tolerances:
         """For a precision."""
         if jnp.finfo(dtype).eps < 1e-10:
-            return Tolerances(1e-12, 1e-10, 2e-13, 1e-8, 1e-3, 1e-6, 1e-4, 1e-17, 1e-8)
-        return Tolerances(1e-5, 3e-5, 2e-6, 1e-3, 1e-2, 1e-3, 1e-2, 1e-6, 1e-4)
+            return Tolerances(1e-12, 1e-10, 2e-13, 1e-8, 1e-3, 2e-5, 1e-4, 1e-17, 1e-8)
+        return Tolerances(1e-5, 3e-5, 2e-6, 1e-3, 1e-2, 5e-3, 1e-2, 1e-6, 1e-4)
 
 
 # Stages of a problem.

@@ -22,12 +22,11 @@ from .block_matrix import inverse6
 from .cone import ConeProblem
 from .rows import WORLD, added, take, total
 
-# Slip below this part of the largest velocity is none.
-_SLIPS = 1e-9
-# Of the trace, added to normal equations that have no unique solution.
-_RIDGE = 1e-12
-# What is no impulse and no velocity: of the digits.
+# What is no impulse and no velocity; and what is added, of the trace, to normal equations that have
+# no unique solution: a power of the precision.
 _NONE = 0.6
+# How often their solution is refined: to round-off, and so that what is added leaves no trace.
+_REFINED = 2
 
 
 class Pressure(NamedTuple):
@@ -57,7 +56,7 @@ class Pressure(NamedTuple):
         normal = jnp.where(problem.active, p[0], 0.0)
         found = compute_once(_fitted(rows, normal, bears, pairs))
         found = _fitted(rows, normal, touches & (found > none), pairs)
-        slips = bears & (jnp.hypot(u[1], u[2]) > _SLIPS) & (problem.friction > 0)
+        slips = bears & (jnp.hypot(u[1], u[2]) > none) & (problem.friction > 0)
         count = jnp.where(jnp.stack([touches, slips]), 1.0, 0.0).astype(p.dtype)
         touching, slipping = total(count, table, 1)
         applies = take((touching > 3.5) & (slipping > 0.5), owner, 0) & touches
@@ -76,14 +75,14 @@ def _fitted(rows, n, pressed, pairs):
     g = jnp.where(pressed[None], rows, 0.0)
     normal = total(g[:, None] * g[None], table, 2)
     trace = added(normal[k, k] for k in range(6))
-    ridge = jnp.where(trace > 0, _RIDGE * trace, 1.0)
+    ridge = jnp.where(trace > 0, _none(n) * trace, 1.0)
     unit = jnp.eye(6).astype(n.dtype).reshape(6, 6, *(1,) * trace.ndim)
     right = total(rows * n[None], table, 1)
     inverse = inverse6(normal + ridge[None, None] * unit)
     times = lambda x: added(inverse[:, k] * x[k][None] for k in range(6))  # noqa: E731
     y = times(right)
-    # Without the ridge, so that linear pressures are left as they are.
-    y = y + times(right - added(normal[:, k] * y[k][None] for k in range(6)))
+    for _ in range(_REFINED):
+        y = y + times(right - added(normal[:, k] * y[k][None] for k in range(6)))
     return jnp.sum(rows * take(y, owner, 1), axis=0)
 
 
