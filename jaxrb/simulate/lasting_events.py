@@ -243,11 +243,11 @@ class LastingContacts(AbstractEvents):
         height = jnp.maximum(self.gap_tolerance(contacts), self._height(t, phase))
         return self._scene.with_rubbing((contacts.gap <= height).reshape(-1), False)
 
-    def _slow(self, t, phase: Phase, rows: ContactRows) -> Float[Array, ""]:
-        """The speed of a bounce that is none [m/s]: that takes a thousandth of a step, or is no
+    def _slow(self, t, phase: Phase, rows: ContactRows) -> Float[Array, " n_contacts"]:
+        """The speeds of bounces that are none [m/s]: that take a thousandth of a step, or are no
         higher than gaps are exact, as in float32."""
         scale = self.system.dynamics.acceleration_scale(t, phase)
-        least = jnp.sqrt(scale * jnp.max(rows.round_off, initial=0.0))
+        least = jnp.sqrt(scale * rows.round_off)
         return jax.lax.stop_gradient(jnp.maximum(0.5 * scale * _SHORT * self.dt, least))
 
     def _height(self, t, phase: Phase) -> Float[Array, ""]:

@@ -25,6 +25,8 @@ from .turns import Branch, Semismooth, apply, curnier_map
 # Turns in a round, and rounds at most. One round is enough where the equations are those of a cone
 # problem; of displacements each turn leaves a part like the square of the angle of the step.
 _TURNS, _ROUNDS = 3, 20
+# Of the round-off of a solution, what is left of the equations at most.
+_LEFT = 1000
 
 Flat = Float[Array, " n_unknowns"]
 
@@ -166,9 +168,10 @@ def _refined(inverse: Callable[[Flat], Flat], matvec: Callable[[Flat], Flat], ri
     start = (jnp.zeros_like(right), right, far)
     carry = (start, far, jnp.zeros((), jnp.int32))
     (x, _, change), _, _ = jax.lax.while_loop(unfinished, improve, carry)
-    # What is left is no more exact than the terms that it is the difference of.
-    settled = change <= jnp.sqrt(round_off) * jnp.maximum(_size(x), 1.0)
-    return jnp.where(settled, x * unit, jnp.nan)
+    # What is left is no more exact than the terms that it is the difference of: in float32 that is
+    # more than half of the digits where the solution is large.
+    allowed = jnp.maximum(jnp.sqrt(round_off), _LEFT * round_off * _size(x))
+    return jnp.where(change <= allowed, x * unit, jnp.nan)
 
 
 def _size(x: Flat) -> Float[Array, ""]:
