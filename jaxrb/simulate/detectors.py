@@ -32,6 +32,7 @@ class Trial(NamedTuple):
     end: Phase
     duration: Float[Array, ""]  # [s]
     mode: Mode
+    before: AbstractContacts | None  # contacts at its start, where they are kept
     contacts: AbstractContacts | None  # at its end
     guards: Guards
     error: Float[Array, ""]  # of the flow, relative to the one allowed
@@ -187,7 +188,9 @@ class Interior(AbstractDetector):
 
     def inspect(self, state: _Probing, trial: Trial, events, scheme):
         after, start, end, mode = trial.contacts, trial.start, trial.end, trial.mode
-        duration, before = trial.duration, events.contacts(trial.t - trial.duration, start)
+        duration, before = trial.duration, trial.before
+        if before is None:
+            before = events.contacts(trial.t - duration, start)
         if before is None or after is None:
             return Inspection(state, jnp.zeros((), bool), duration)
         inertial = events.system.inertial

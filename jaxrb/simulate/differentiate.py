@@ -374,7 +374,8 @@ def _fly(
     events = scene.events
     t = course.time(scene.grid)
     end = events.flow(scheme, t, duration, course.phase, course.mode, known)
-    return _Arrival(end.phase, events.contacts(t + duration, end.phase), end.work, end.mode)
+    contacts = events.contacts_after(end, t + duration)
+    return _Arrival(end.phase, contacts, end.work, end.mode)
 
 
 def _event(logged: _Logged, contacts: AbstractContacts | None) -> Event:

@@ -116,6 +116,7 @@ class Flown(NamedTuple):
     work: Float[Array, ""] | None  # of loads without a potential [J]; None where all have one
     mode: Mode  # from then on, if nothing happens there
     held: Bool[Array, ""] | np.bool_ = np.True_  # whether those of contacts and joints were solved
+    contacts: AbstractContacts | None = None  # at the end, where the flight has found them
 
 
 class AbstractEvents(eqx.Module):
@@ -127,6 +128,8 @@ class AbstractEvents(eqx.Module):
             then resets; otherwise it resets at once, with the resolution None.
         round_of_iterations: after how many iterations of the loop those collected are resolved.
             Meanwhile their worlds wait, and are flown along with the others for nothing.
+        keeps_contacts: whether the loop keeps the contacts that it has found at the end of a flight
+            for the start of the next one.
         remembers: whether flights and events find what is costly to find again, and keep it in the
             mode. The log then holds the mode at the end of each flight, from which the derivative
             takes what was found.
@@ -134,6 +137,7 @@ class AbstractEvents(eqx.Module):
     """
 
     round_of_iterations: ClassVar[int] = 48
+    keeps_contacts: ClassVar[bool] = False
     remembers: ClassVar[bool] = False
     system: eqx.AbstractVar[System]
 
@@ -153,10 +157,15 @@ class AbstractEvents(eqx.Module):
         phase: Phase,
         mode: Mode,
         known: Mode | None = None,
+        contacts: AbstractContacts | None = None,
     ) -> Flown:
         """A flight in a mode, from a time [s] and for a duration [s].
 
-        Where it is flown again, the mode at its end is known.
+        Args:
+            scheme: of free bodies.
+            t, duration, phase, mode: where it begins, and how long it takes.
+            known: the mode at its end, where it is flown again.
+            contacts: at its start, where they have been found already.
         """
         step = free_flow(scheme, t, duration, phase, self.system)
         return Flown(step.phase, step.error, step.work, mode)
@@ -164,6 +173,10 @@ class AbstractEvents(eqx.Module):
     def contacts(self, t: Float[Array, ""], phase: Phase) -> AbstractContacts | None:
         """Where bodies are closest to what they can hit, at a time [s]."""
         return None if self.system.contacts is None else self.system.contacts.find(t, phase)
+
+    def contacts_after(self, flown: Flown, t: Float[Array, ""]) -> AbstractContacts | None:
+        """The contacts at the end of a flight, at a time [s]."""
+        return self.contacts(t, flown.phase) if flown.contacts is None else flown.contacts
 
     def lasting(self, mode: Mode, like: Array) -> Contacts:
         """Which contacts last in a mode; the mask has the shape of `like`."""

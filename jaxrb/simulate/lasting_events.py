@@ -69,14 +69,16 @@ def held_flight(scene: Scene, scheme, closed: Float[Array, ""]):
         closed: the largest gap of a closed contact [m].
     """
 
-    def fly(t, duration, phase, mode: Touching, known: Touching | None):
+    def fly(t, duration, phase, contacts, mode: Touching, known: Touching | None):
         held, found = scene.rubs(mode.held), None if known is None else known.impulses
-        step = held_step(scheme, t, duration, phase, held, mode.impulses, scene, closed, found)
+        start = (t, duration, phase, contacts, held)
+        step = held_step(scheme, *start, mode.impulses, scene, closed, found)
         missed = missed_part(step.residual)
         if scene.joints is None:
             missed = jnp.where(jnp.any(held), missed, 0.0)
         mode = Touching(held, jax.lax.stop_gradient(step.impulses), mode.struck)
-        return Flown(step.phase, jnp.maximum(step.error, missed), step.work, mode, missed <= 1)
+        error = jnp.maximum(step.error, missed)
+        return Flown(step.phase, error, step.work, mode, missed <= 1, step.contacts)
 
     return fly
 
@@ -89,9 +91,9 @@ class Jointed(NoContacts):
     def initial_mode(self, t, phase):
         return Touching.start(scene_of(self.system), t, phase)
 
-    def flow(self, scheme, t, duration, phase, mode: Touching, known=None):
+    def flow(self, scheme, t, duration, phase, mode: Touching, known=None, contacts=None):
         fly = held_flight(scene_of(self.system), scheme, jnp.zeros_like(duration))
-        return fly(t, duration, phase, mode, known)
+        return fly(t, duration, phase, None, mode, known)
 
 
 class LastingContacts(AbstractEvents):
@@ -120,6 +122,7 @@ class LastingContacts(AbstractEvents):
 
     # Flights with contacts cost more than impulses.
     round_of_iterations = 4
+    keeps_contacts = True
     remembers = True
 
     @property
@@ -129,24 +132,25 @@ class LastingContacts(AbstractEvents):
     def initial_mode(self, t, phase):
         return Touching.start(self._scene, t, phase)
 
-    def flow(self, scheme, t, duration, phase, mode: Touching, known=None):
-        contacts = self.contacts(t, phase)
+    def flow(self, scheme, t, duration, phase, mode: Touching, known=None, contacts=None):
+        contacts = self.contacts(t, phase) if contacts is None else contacts
         assert contacts is not None
         rows = self._scene.rows_of(contacts, phase)
         slow = jnp.abs(self._speed(rows, phase)) <= self._slow(t, phase, rows)
         held = self._closed(t, contacts, phase) & slow if known is None else known.held
         fly = held_flight(self._scene, scheme, self._height(t, phase))
-        arguments = (t, duration, phase, dataclasses.replace(mode, held=held), known)
+        arguments = (t, duration, phase, contacts, dataclasses.replace(mode, held=held), known)
         if self.system.joints is not None:
             return fly(*arguments)
         return if_any(jnp.any(held), fly, self._free_flight(scheme), *arguments)
 
     def _free_flight(self, scheme):
-        def fly(t, duration, phase, mode: Touching, known):
+        def fly(t, duration, phase, contacts, mode: Touching, known):
             step = free_flow(scheme, t, duration, phase, self.system)
             nothing = jax.tree.map(jnp.zeros_like, mode.impulses)
             mode = dataclasses.replace(mode, impulses=nothing)
-            return Flown(step.phase, step.error, step.work, mode, jnp.ones((), bool))
+            found = self.contacts(t + duration, step.phase)
+            return Flown(step.phase, step.error, step.work, mode, jnp.ones((), bool), found)
 
         return fly
 

@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
+from ..contact import AbstractContacts
 from ..math import tree_where, zeros_like
 from .course import Course, Status
 from .detectors import Trial
@@ -33,6 +34,7 @@ class _Carry(eqx.Module):
     course: Course
     status: Status
     search: Search
+    contacts: AbstractContacts | None  # where the next flight begins; None if it does not ask
     inspected: object  # the state of the detector
     waiting: Event | None  # the event whose impulse is still to be found; None if none ever is
     log: Log | None
@@ -64,7 +66,8 @@ def advance(
     """
     like = course.remaining
     zero, no = jnp.zeros_like(like), jnp.zeros((), bool)
-    inspected = _start(plan, events, course, events.contacts(course.time(grid), course.phase))
+    contacts = events.contacts(course.time(grid), course.phase)
+    inspected = _start(plan, events, course, contacts)
     trial = plan.detector.first(inspected, course.remaining)
     idle = Search(trial, no, zero, zero, no, jnp.zeros((), jnp.int32))
 
@@ -80,7 +83,8 @@ def advance(
         return _iteration(plan, grid, events, dataclasses.replace(carry, search=still))
 
     waiting = no_event(events, course) if events.deferred else None
-    carry = _Carry(course, status, idle, inspected, waiting, log)
+    kept = contacts if events.keeps_contacts else None
+    carry = _Carry(course, status, idle, kept, inspected, waiting, log)
     if events.deferred:
         carry = _in_rounds(plan, unfinished, iteration, carry, grid, events)
     else:
@@ -92,16 +96,17 @@ def advance(
 def _iteration(plan: Plan, grid: TimeGrid, events: AbstractEvents, carry: _Carry) -> _Carry:
     """Flies one trial and takes it, or looks closer."""
     course, status, search = carry.course, carry.status, carry.search
-    t, trial, mode = course.time(grid), search.trial, course.mode
-    end, error, work, mode, held = events.flow(plan.scheme, t, trial, course.phase, mode)
+    t, trial, before = course.time(grid), search.trial, carry.contacts
+    flight = events.flow(plan.scheme, t, trial, course.phase, course.mode, contacts=before)
+    end, error, work, mode, held, _ = flight
     t = t + trial
-    contacts = events.contacts(t, end)
+    contacts = events.contacts_after(flight, t)
     guards = events.guards(t, end, contacts, mode, grid.dt)
     reset = Reset(end, mode, guards.event)
     if not events.deferred:
         reset = events.reset(t, end, contacts, guards.event, None, mode)
     event = reset.event
-    flown = Trial(t, course.phase, end, trial, mode, contacts, guards, error)
+    flown = Trial(t, course.phase, end, trial, mode, before, contacts, guards, error)
     inspection = plan.detector.inspect(carry.inspected, flown, events, plan.scheme)
     resolution = time_resolution(course)
     case, bracket, failure = classify(
@@ -130,7 +135,8 @@ def _iteration(plan: Plan, grid: TimeGrid, events: AbstractEvents, carry: _Carry
         log = log.write(case, trial, event, mode)
     if plan.progress:
         report(course.step, grid)
-    return _Carry(course, status, search, inspected, waiting, log)
+    kept = None if before is None else tree_where(accept, contacts, before)
+    return _Carry(course, status, search, kept, inspected, waiting, log)
 
 
 def _start(plan: Plan, events: AbstractEvents, course: Course, contacts):
@@ -163,7 +169,9 @@ def _in_rounds(
         course, status, log, event = carry.course, carry.status, carry.log, carry.waiting
         assert event is not None
         t = course.time(grid)
-        contacts = events.contacts(t, course.phase)
+        contacts = carry.contacts
+        if contacts is None:
+            contacts = events.contacts(t, course.phase)
         resolution, found = events.resolve(course.phase, contacts, event)
         after = events.reset(t, course.phase, contacts, event, resolution, course.mode)
         if log is not None:

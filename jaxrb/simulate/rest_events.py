@@ -41,7 +41,7 @@ class ImpactsAndRest(AbstractEvents):
         held = initially_held(t, phase, self.tolerance, self.system)
         return Resting(held, Accumulation.start(held, phase.position.x))
 
-    def flow(self, scheme, t, duration, phase, mode, known=None):
+    def flow(self, scheme, t, duration, phase, mode, known=None, contacts=None):
         step = constrained_flow(scheme, t, duration, phase, mode.held, self.system)
         return Flown(step.phase, step.error, step.work, mode)
 

@@ -74,7 +74,7 @@ class SteppedContacts(AbstractEvents):
         scene = scene_of(self.system)
         return Carried(scene.nothing(scene.rows(t, phase)), jnp.zeros((), bool))
 
-    def flow(self, scheme, t, duration, phase, mode: Carried, known=None):
+    def flow(self, scheme, t, duration, phase, mode: Carried, known=None, contacts=None):
         around = Surroundings(scene_of(self.system), self._restitution, self.tolerance)
         step = self.scheme.step(scheme, t, duration, phase, mode.impulse, around)
         carried = Carried(jax.lax.stop_gradient(step.impulse), step.lost)

@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..bodies import Phase
+from ..contact import AbstractContacts
 from ..flows import AbstractFlow, Step
 from ..math import Quat, tree_where
 from ..math.autodiff import keep_rule, sparse_jvp
@@ -49,6 +50,7 @@ class HeldStep(NamedTuple):
     """The result of a step with contacts."""
 
     phase: Phase
+    contacts: AbstractContacts | None  # there, None where nothing can touch
     impulses: Impulses
     error: Float[Array, ""]  # of the flight's equations, relative to the one allowed
     residual: Float[Array, ""]  # of the cone problems
@@ -61,6 +63,7 @@ def held_step(
     t,
     duration,
     phase: Phase,
+    contacts: AbstractContacts | None,
     held,
     guess: Impulses,
     scene: Scene,
@@ -73,7 +76,8 @@ def held_step(
         flow: the scheme of free bodies.
         t, duration: [s].
         phase: at the start.
-        held: which contacts take part, of shape (n_contacts,).
+        contacts: there; None where nothing can touch.
+        held: which of them take part, of shape (n_contacts,).
         guess: impulses of the step before, from which those of this one are sought.
         scene: masses, loads and contacts.
         closed: the largest gap of a closed contact [m].
@@ -81,25 +85,62 @@ def held_step(
     """
     # A flight of no duration has no impulses.
     held = held & (duration > 0)
+    given = (t, duration, phase, contacts, held, scene, closed)
+    if known is not None:
+        return _taken(flow, jax.lax.stop_gradient(known.lasting(held)), *given)
     guess = jax.tree.map(lambda x: jnp.where(duration > 0, x, 0.0), guess)
-    if known is None:
-        fixed = jax.lax.stop_gradient((t, duration, phase, held, guess, scene, closed))
-        found, residual = _search(flow, *fixed)
-    else:
-        found, residual = jax.lax.stop_gradient(known.lasting(held)), jnp.zeros_like(duration)
-    start = _starting_impulse(flow, t, duration, phase, held, found.start, scene)
-    displaced = _displaced(flow, start, t, duration, phase, held, scene)
-    problem = _ending(displaced, held, duration, closed, scene)
-    momentum = problem.momentum(*answer(problem, found.end))
+    return _found(flow, _search(flow, *jax.lax.stop_gradient((guess, *given))), *given)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _found(flow, step: HeldStep, *given) -> HeldStep:
+    """A step that has been found, with the derivatives of one that is taken with its impulses: to
+    find contacts is costly, and a step need not be computed again for its value."""
+    return step
+
+
+@partial(_found.defjvp, symbolic_zeros=True)
+def _(flow, primals, tangents):
+    step = keep_rule(partial(_found, flow))(*primals)
+    taken = partial(_taken, flow, jax.lax.stop_gradient(step.impulses))
+    return step, sparse_jvp(taken, primals[1:], tangents[1:])[1]
+
+
+def _taken(
+    flow,
+    known: Impulses,
+    t,
+    duration,
+    phase: Phase,
+    contacts: AbstractContacts | None,
+    held,
+    scene: Scene,
+    closed,
+) -> HeldStep:
+    """A step whose impulses are known."""
+    rows = scene.rows_of(contacts, phase)
+    start = _starting_impulse(flow, t, duration, phase, rows, held, known.start, scene)
+    displaced = _displaced(flow, start, t, duration, phase, rows, held, scene)
+    ending = _ending(displaced, held, duration, closed, scene)
+    return _arrived(displaced, ending, known, jnp.zeros_like(duration), scene)
+
+
+def _arrived(
+    displaced: _Displaced, ending: ConeProblem, known: Impulses, residual, scene: Scene
+) -> HeldStep:
+    """The step after a flight, with the impulses at its end."""
+    momentum = ending.momentum(*answer(ending, known.end))
     end, step = pushed(displaced.phase, momentum, scene.dynamics.inertial), displaced.step
-    return HeldStep(end, found, step.error, residual, step.work)
+    # Impulses leave bodies where they are, and so the contacts.
+    return HeldStep(end, displaced.contacts, known, step.error, residual, step.work)
 
 
 class _Displaced(NamedTuple):
     """The end of a flight after impulses at its start."""
 
     phase: Phase
-    rows: ContactRows  # there
+    contacts: AbstractContacts | None  # there
+    rows: ContactRows
     moved: Impulse  # displacements along all rows per duration, as velocities [m/s]
     step: Step
 
@@ -121,15 +162,23 @@ def _ending(displaced: _Displaced, held, duration, closed, scene: Scene) -> Cone
 
 
 def _search(
-    flow, t, duration, phase: Phase, held, known: Impulses, scene: Scene, closed
-) -> tuple[Impulses, Float[Array, ""]]:
-    """The impulses of a step, and the residual of both problems.
+    flow,
+    known: Impulses,
+    t,
+    duration,
+    phase: Phase,
+    contacts: AbstractContacts | None,
+    held,
+    scene: Scene,
+    closed,
+) -> HeldStep:
+    """The step whose impulses are sought from known ones, with the residual of both problems.
 
     Those at the start are found by repetition: the matrix of the problem is that of the start, the
     displacement the true one. When they are found, those at the end are. A loop over all keeps the
     program to one solver.
     """
-    rows = scene.rows(t, phase)
+    rows = scene.rows_of(contacts, phase)
     tolerances = Tolerances.of(duration.dtype)
     round_off = scene.round_off(rows, held, phase)
     known = known.lasting(held)
@@ -139,8 +188,8 @@ def _search(
         return ~ended & (turns < _ITERATIONS)
 
     def turn(carry):
-        (start, end), residual, before, ended, turns = carry
-        displaced = _displaced(flow, start, t, duration, phase, held, scene)
+        (start, end), _, residual, before, ended, turns = carry
+        displaced = _displaced(flow, start, t, duration, phase, rows, held, scene)
         displacing = _problem(rows, start, displaced, duration, phase, held, scene)
         # Displacements are no more exact than gaps: short flights have large rates of round-off.
         missed, units = residual_at(displacing, *start)
@@ -159,21 +208,26 @@ def _search(
         solved = Impulse(solution.impulse, solution.reaction)
         impulses = Impulses(tree_where(last, start, solved), tree_where(last, solved, end))
         residual = jnp.where(last, jnp.maximum(missed, solution.residual), residual)
-        return impulses, residual, missed, last, turns + 1
+        return impulses, displaced, residual, missed, last, turns + 1
 
     far = jnp.full((), jnp.inf, duration.dtype)
-    carry = (known, far, far, jnp.zeros((), bool), jnp.zeros((), jnp.int32))
-    impulses, residual, *_ = jax.lax.while_loop(unfinished, turn, carry)
-    return impulses, residual
+    like = jax.eval_shape(_displaced, flow, known.start, t, duration, phase, rows, held, scene)
+    nowhere = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
+    carry = (known, nowhere, far, far, jnp.zeros((), bool), jnp.zeros((), jnp.int32))
+    impulses, displaced, residual, *_ = jax.lax.while_loop(unfinished, turn, carry)
+    ending = _ending(displaced, held, duration, closed, scene)
+    return _arrived(displaced, ending, impulses, residual, scene)
 
 
-def _displaced(flow, impulse: Impulse, t, duration, phase: Phase, held, scene: Scene) -> _Displaced:
+def _displaced(
+    flow, impulse: Impulse, t, duration, phase: Phase, rows: ContactRows, held, scene: Scene
+) -> _Displaced:
     """The end of the flight after impulses at its start."""
-    rows = scene.rows(t, phase)
     problem = scene.problem(rows, phase, scene.nothing(rows), held, 0.5 * duration)
     momentum = problem.momentum(*impulse)
     step = flow.step(t, duration, pushed(phase, momentum, scene.dynamics.inertial), scene.dynamics)
-    after = scene.rows(t + duration, step.phase)
+    contacts = scene.find(t + duration, step.phase)
+    after = scene.rows_of(contacts, step.phase)
     (a, b), (a1, b1) = rows.places(phase), rows.places(step.phase)
     # A flight that is not taken may have no duration.
     time = jnp.where(duration > 0, duration, 1.0)
@@ -181,7 +235,7 @@ def _displaced(flow, impulse: Impulse, t, duration, phase: Phase, held, scene: S
     slip = slip / time - 0.5 * (rows.drift + after.drift)
     moved = jnp.concatenate([(after.gap / time)[None], slip[1:]])
     moved = Impulse(moved, scene.violation(step.phase) / time)
-    return _Displaced(step.phase, after, moved, step)
+    return _Displaced(step.phase, contacts, after, moved, step)
 
 
 def _problem(
@@ -227,7 +281,7 @@ def _half_turn(start: Quat, end: Quat) -> Quat:
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _starting_impulse(flow, t, duration, phase, held, known, scene: Scene) -> Impulse:
+def _starting_impulse(flow, t, duration, phase, rows, held, known, scene: Scene) -> Impulse:
     """The impulses at the start for which the displacement obeys the law of contact, which are
     known, with their derivatives."""
     return _held(held, known)
@@ -237,25 +291,25 @@ def _starting_impulse(flow, t, duration, phase, held, known, scene: Scene) -> Im
 def _(flow, primals, tangents):
     """That of the implicit function: a displacement changes by what is given and by the impulses,
     which it changes in turn."""
-    t, duration, phase, held, _, scene = primals
-    dt, dduration, dphase, _, _, dscene = tangents
+    t, duration, phase, rows, held, _, scene = primals
+    dt, dduration, dphase, drows, _, _, dscene = tangents
     impulse = keep_rule(partial(_starting_impulse, flow))(*primals)
 
-    rows = scene.rows(t, phase)
-    displaced = _displaced(flow, impulse, t, duration, phase, held, scene)
+    displaced = _displaced(flow, impulse, t, duration, phase, rows, held, scene)
     problem = _problem(rows, impulse, displaced, duration, phase, held, scene)
     linearized = Linearized.of(problem, impulse, displaced.moved.contact)
     x = linearized.flat(impulse)
 
-    def equations(x, t, duration, phase, scene):
+    def equations(x, t, duration, phase, rows, scene):
         known = linearized.impulses(x)
-        moved = _displaced(flow, known, t, duration, phase, held, scene).moved
+        moved = _displaced(flow, known, t, duration, phase, rows, held, scene).moved
         return linearized.equations(x, moved, scene.friction, scene.pressed(0.5 * duration))
 
-    given = (t, duration, phase, scene)
+    given = (t, duration, phase, rows, scene)
 
     def matvec(dx):
         return jax.jvp(lambda x: equations(x, *given), (x,), (dx,))[1]
 
-    _, change = sparse_jvp(partial(equations, x), given, (dt, dduration, dphase, dscene))
+    changes = (dt, dduration, dphase, drows, dscene)
+    _, change = sparse_jvp(partial(equations, x), given, changes)
     return impulse, linearized.impulses(linearized.follow(matvec, change))

@@ -47,9 +47,13 @@ class Scene(eqx.Module):
         coordinates = self.joints.rubbing
         return Rubbing(coordinates, JointRows.arcs(coordinates, self.dynamics.inertial))
 
+    def find(self, t, phase: Phase) -> AbstractContacts | None:
+        """The contacts at a time [s]; None where nothing can touch."""
+        return None if self.contacts is None else self.contacts.find(t, phase)
+
     def rows(self, t, phase: Phase) -> ContactRows:
         """What acts between bodies at a time besides joints."""
-        return self.rows_of(None if self.contacts is None else self.contacts.find(t, phase), phase)
+        return self.rows_of(self.find(t, phase), phase)
 
     def rows_of(self, found: AbstractContacts | None, phase: Phase) -> ContactRows:
         """Likewise, where the contacts have been found."""
