@@ -42,6 +42,14 @@ class AbstractContactLaw(eqx.Module):
     def coefficient_of_friction(self) -> Float[Array, "..."]:
         """mu; infinite where friction has no limit."""
 
+    @property
+    def turning_friction(
+        self,
+    ) -> tuple[Float[Array, "..."] | None, Float[Array, "..."] | None]:
+        """Of contacts that last, the largest torques against rolling and against spinning about
+        the normal, over the normal force [m]; None for none."""
+        return None, None
+
     @abc.abstractmethod
     def resolve(
         self, inverse_inertia: Sym3, velocity: Vec3, collinearity: float | None
@@ -165,6 +173,9 @@ class Coulomb(_Final):
         friction: mu, 0 or more.
         restitution: e, from 0 (plastic) to 1 (elastic), as the hypothesis understands it.
         hypothesis: `Stronge()`, `Poisson()` or `Newton()`.
+        rolling_friction: the largest torque against rolling, over the normal force [m]; None for
+            none. It acts in contacts that last, not in an impact.
+        spinning_friction: likewise, against turning about the normal [m].
 
     Raises:
         ValueError: naming the argument that is not understood.
@@ -173,14 +184,24 @@ class Coulomb(_Final):
     friction: Float[Array, "..."]
     restitution: Float[Array, "..."]
     hypothesis: AbstractHypothesis
+    rolling_friction: Float[Array, "..."] | None
+    spinning_friction: Float[Array, "..."] | None
 
     def __init__(
         self,
         friction: ArrayLike,
         restitution: ArrayLike = 1.0,
         hypothesis: AbstractHypothesis | None = None,
+        *,
+        rolling_friction: ArrayLike | None = None,
+        spinning_friction: ArrayLike | None = None,
     ):
         self.friction = _friction(friction, "Coulomb.friction")
+        self.rolling_friction = self.spinning_friction = None
+        if rolling_friction is not None:
+            self.rolling_friction = _friction(rolling_friction, "Coulomb.rolling_friction")
+        if spinning_friction is not None:
+            self.spinning_friction = _friction(spinning_friction, "Coulomb.spinning_friction")
         self.restitution = _restitution(restitution, "Coulomb.restitution")
         self.hypothesis = Stronge() if hypothesis is None else hypothesis
         if not isinstance(self.hypothesis, AbstractHypothesis):
@@ -190,11 +211,19 @@ class Coulomb(_Final):
             )
 
     def lawful(self):
-        return _in_unit_interval(self.restitution) & jnp.all(self.friction >= 0)
+        lawful = _in_unit_interval(self.restitution) & jnp.all(self.friction >= 0)
+        for turning in self.turning_friction:
+            if turning is not None:
+                lawful = lawful & jnp.all(turning >= 0)
+        return lawful
 
     @property
     def coefficient_of_friction(self):
         return self.friction
+
+    @property
+    def turning_friction(self):
+        return self.rolling_friction, self.spinning_friction
 
     @property
     def searched_by(self):
@@ -208,7 +237,23 @@ class Coulomb(_Final):
         return eqx.tree_at(lambda law: law.restitution, self, jnp.zeros_like(self.restitution))
 
     def smooth(self, restitution):
-        return Coulomb(jnp.zeros_like(restitution), restitution, self.hypothesis)
+        return self.alike(Coulomb(jnp.zeros_like(restitution), restitution, self.hypothesis))
+
+    def alike(self, law):
+        """A law with as many kinds of friction as this one, which are zero where it has none."""
+        names = "rolling_friction", "spinning_friction"
+        for name, own, other in zip(
+            names, self.turning_friction, law.turning_friction, strict=True
+        ):
+            if own is not None and other is None:
+                none = jnp.zeros_like(law.restitution)
+                law = eqx.tree_at(
+                    lambda law, name=name: getattr(law, name),
+                    law,
+                    none,
+                    is_leaf=lambda leaf: leaf is None,
+                )
+        return law
 
 
 class Rough(AbstractContactLaw):
@@ -325,13 +370,19 @@ def of_one_kind(laws: Sequence[AbstractContactLaw]) -> list[AbstractContactLaw]:
         ValueError: if they are of several kinds.
     """
     kind = next((law for law in laws if law.frictional), laws[0])
+    for law in laws:
+        if isinstance(kind, Coulomb) and isinstance(law, Coulomb):
+            kind = law.alike(kind)
     found = []
     for law in laws:
         same = law
         if isinstance(law, Frictionless):
             same = kind.smooth(law.restitution)
+        elif isinstance(kind, Coulomb) and isinstance(law, Coulomb):
+            same = kind.alike(law)
         if same is None or jax.tree.structure(same) != jax.tree.structure(kind):
-            raise ValueError(f"laws of one kind (Frictionless besides); got {kind!r} and {law!r}.")
+            both = " and ".join(eqx.tree_pformat(own, width=1000) for own in (kind, law))
+            raise ValueError(f"laws of one kind (Frictionless besides); got {both}.")
         found.append(same)
     return found
 

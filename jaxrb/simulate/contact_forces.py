@@ -100,7 +100,7 @@ def forces_of(
         raise ValueError("contact_forces: nothing in this world can touch anything.")
     impulse, solved = method.events(system, dt).contact_impulse(method.flight, t, dt, phase)
     rows = ContactRows.of(system.contacts.find(t, phase).points(), phase)
-    slip = (rows.rows.velocity(velocities(phase, system.inertial)) - rows.drift)[1:]
+    slip = (rows.rates.velocity(velocities(phase, system.inertial)) - rows.drift)[1:]
     least = _NONE * dt * system.dynamics.acceleration_scale(t, phase)
     slides = jnp.hypot(slip[0], slip[1]) > least
     mode = jnp.where(impulse[0] > 0, jnp.where(slides, SLIP, STICK), OPEN)

@@ -255,6 +255,11 @@ class EventDriven(AbstractMethod):
                 return ImpactsAndRest(system, tolerance)
             together = self.simultaneous != "sequence"
             return LastingContacts(system, impacts, tolerance, dt, together)
+        if any(system.turning):
+            raise ValueError(
+                "World.contact_law or World.pair_laws holds friction against rolling or spinning, "
+                'which acts in contacts that last: use on_zeno="rest" with a dt.'
+            )
         return impacts
 
     def _impacts(self, system: System, tolerance: Tolerance) -> AbstractImpacts:

@@ -7,14 +7,15 @@ import dataclasses
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from ..bodies import Phase
-from ..contact import AbstractContacts
+from ..contact import AbstractContacts, AbstractContactSet
 from ..math import tree_where
 from ..math.rarely import if_any
 from ..stepping.cone_solver import search
-from ..stepping.contact_rows import ContactRows, pushed, velocities
+from ..stepping.contact_rows import ContactRows, Turning, pushed, velocities
 from ..stepping.held_step import Impulses, held_step
 from ..stepping.scene import Impulse, Scene
 from ..stepping.solve_cone import answer
@@ -55,9 +56,33 @@ def scene_of(system: System) -> Scene:
     dtype = system.inertial.mass.dtype
     friction = jnp.zeros(0, dtype)
     if contacts is not None:
-        friction = jnp.broadcast_to(law.coefficient_of_friction, contacts.shape).reshape(-1)
-    scene = Scene(system.dynamics, contacts, friction.astype(dtype), system.joints)
-    return dataclasses.replace(scene, friction=scene.with_rubbing(scene.friction, 1.0))
+        friction = _of_each(law.coefficient_of_friction, contacts).astype(dtype)
+    turning, resistance = _turning(system, dtype)
+    return Scene.of(system.dynamics, contacts, friction, system.joints, turning, resistance)
+
+
+def _turning(system: System, dtype) -> tuple[Turning | None, Float[Array, " n_turning"]]:
+    """What resists turning at contacts, and how much it does [m]."""
+    rolling, spinning = system.turning
+    if not rolling + spinning:
+        return None, jnp.zeros(0, dtype)
+    assert system.contacts is not None
+    largest = [
+        _of_each(friction, system.contacts)[np.array(own)]
+        for own, friction in zip(system.turning, system.contact_law.turning_friction, strict=True)
+        if friction is not None and own
+    ]
+    # Any length: that of which the body's inertia and mass make the same.
+    inertial = system.inertial
+    moments = inertial.inertia.diagonal
+    spread = (moments.x + moments.y + moments.z) / (3 * inertial.mass)
+    bodies = system.contacts.partners[:, 0][np.array(rolling + spinning)]
+    arc = jax.lax.stop_gradient(jnp.sqrt(spread))[bodies]
+    return Turning(rolling, spinning, arc), jnp.concatenate(largest).astype(dtype)
+
+
+def _of_each(number: Float[Array, "..."], contacts: AbstractContactSet) -> Float[Array, " n"]:
+    return jnp.broadcast_to(number, contacts.shape).reshape(-1)
 
 
 def held_flight(scene: Scene, scheme, closed: Float[Array, ""]):
@@ -70,7 +95,7 @@ def held_flight(scene: Scene, scheme, closed: Float[Array, ""]):
     """
 
     def fly(t, duration, phase, contacts, mode: Touching, known: Touching | None):
-        held, found = scene.rubs(mode.held), None if known is None else known.impulses
+        held, found = scene.resisted(mode.held), None if known is None else known.impulses
         start = (t, duration, phase, contacts, held)
         step = held_step(scheme, *start, mode.impulses, scene, closed, found)
         missed = missed_part(step.residual)
@@ -184,7 +209,7 @@ class LastingContacts(AbstractEvents):
         return self.impacts.linearize(resolutions)
 
     def reset(self, t, end, contacts, event, resolution, mode: Touching, known=None):
-        struck = self._scene.with_rubbing(event.contact.reshape(-1), False)
+        struck = self._scene.beside_contacts(event.contact.reshape(-1), False)
         rows = self._scene.rows_of(contacts, end)
         closed, slow = self._closed(t, contacts, end), self._slow(t, end, rows)
         lands = jnp.any(struck & (self._speed(rows, end) >= -slow))
@@ -213,10 +238,10 @@ class LastingContacts(AbstractEvents):
         part, and whether its impulses were found."""
         scene, inertial = self._scene, self.system.inertial
         speed = self._speed(rows, end)
-        law = self.system.contact_law
-        shape = self.system.contacts.shape if self.system.contacts is not None else ()
-        restitution = jnp.broadcast_to(law.restitution, shape).reshape(-1)
-        restitution = scene.with_rubbing(restitution, 0.0)
+        restitution = jnp.zeros(0, rows.gap.dtype)
+        if self.system.contacts is not None:
+            restitution = _of_each(self.system.contact_law.restitution, self.system.contacts)
+        restitution = scene.beside_contacts(restitution, 0.0)
         returned = jnp.where(speed < -slow, restitution * speed, 0.0)
         nothing = scene.nothing(rows)
         bias = nothing._replace(contact=(-rows.drift).at[0].add(returned))
@@ -241,11 +266,11 @@ class LastingContacts(AbstractEvents):
 
     def _speed(self, rows: ContactRows, phase: Phase) -> Float[Array, " n_contacts"]:
         """The rates of the gaps [m/s]."""
-        return rows.rows.velocity(velocities(phase, self.system.inertial))[0] - rows.drift[0]
+        return rows.rates.velocity(velocities(phase, self.system.inertial))[0] - rows.drift[0]
 
     def _closed(self, t, contacts: AbstractContacts, phase: Phase) -> Bool[Array, " n_contacts"]:
         height = jnp.maximum(self.gap_tolerance(contacts), self._height(t, phase))
-        return self._scene.with_rubbing((contacts.gap <= height).reshape(-1), False)
+        return self._scene.beside_contacts((contacts.gap <= height).reshape(-1), False)
 
     def _slow(self, t, phase: Phase, rows: ContactRows) -> Float[Array, " n_contacts"]:
         """The speeds of bounces that are none [m/s]: that take a thousandth of a step, or are no

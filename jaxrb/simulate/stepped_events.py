@@ -7,6 +7,7 @@ import abc
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from ..flows import AbstractFlow
@@ -75,7 +76,11 @@ class SteppedContacts(AbstractEvents):
         return Carried(scene.nothing(scene.rows(t, phase)), jnp.zeros((), bool))
 
     def flow(self, scheme, t, duration, phase, mode: Carried, known=None, contacts=None):
-        around = Surroundings(scene_of(self.system), self._restitution, self.tolerance)
+        scene, restitution = scene_of(self.system), self._restitution
+        if scene.turning is not None:
+            pressing = np.array(scene.turning.sources)
+            restitution = jnp.concatenate([restitution, restitution[pressing]])
+        around = Surroundings(scene, restitution, self.tolerance)
         step = self.scheme.step(scheme, t, duration, phase, mode.impulse, around)
         carried = Carried(jax.lax.stop_gradient(step.impulse), step.lost)
         error = jnp.maximum(step.error, step.missed)
@@ -83,7 +88,9 @@ class SteppedContacts(AbstractEvents):
 
     def contact_impulse(self, scheme, t, duration, phase):
         flown = self.flow(scheme, t, duration, phase, self.initial_mode(t, phase))
-        return flown.mode.impulse.contact, flown.error <= 1
+        contacts = self.system.contacts
+        n_contacts = 0 if contacts is None else contacts.number
+        return flown.mode.impulse.contact[:, :n_contacts], flown.error <= 1
 
     def contacts(self, t, phase):
         return None

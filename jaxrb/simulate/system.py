@@ -31,6 +31,8 @@ class System(eqx.Module):
     contacts: AbstractContactSet | None  # None where nothing can touch anything
     contact_law: AbstractContactLaw
     joints: JointRows | None  # None where no rows hold bodies, but points about which they turn
+    # The contacts at which something resists rolling, and spinning.
+    turning: tuple[tuple[int, ...], tuple[int, ...]] = eqx.field(static=True)
     # Of each contact its place among all in the order of the world; None if they are in order.
     ranks: tuple[int, ...] | None = eqx.field(static=True)
 
@@ -115,9 +117,11 @@ def build(
     if contacts is not None and any(pinned) and world.frictional:
         _check_pinned_friction(world, contacts)
     dynamics = _dynamics(world, inertial, args, order)
-    law = world.contact_law if contacts is None else _law(world, contacts)
-    ranks = None if contacts is None else _ranks(world, contacts)
-    system = System(dynamics, contacts, law, joints, ranks)
+    law, turning, ranks = world.contact_law, ((), ()), None
+    if contacts is not None:
+        law, turning, ranks = *_law(world, contacts), _ranks(world, contacts)
+        _check_turning(world, contacts, turning)
+    system = System(dynamics, contacts, law, joints, turning, ranks)
     return system, to_phase(jax.tree.map(lambda leaf: _permute(leaf, order), state), inertial)
 
 
@@ -154,12 +158,13 @@ def joint_rows(world: World, inertial: Inertial) -> JointRows | None:
     return JointRows.of(world.joints, inertial, body_order(world).tolist())
 
 
-def _law(world: World, contacts: AbstractContactSet) -> AbstractContactLaw:
-    """The law of the world, with one entry for each contact where some have their own."""
+def _law(
+    world: World, contacts: AbstractContactSet
+) -> tuple[AbstractContactLaw, tuple[tuple[int, ...], tuple[int, ...]]]:
+    """The law of the world, with one entry for each contact where some have their own, and where
+    there is friction against rolling and spinning."""
     listed = partners(world, contacts)
     stops = listed[:, 1] >= len(world.obstacles) + len(world.bodies)
-    if not world.pair_laws and not stops.any():
-        return world.contact_law
     laws: list[AbstractContactLaw] = [world.contact_law]
     own = np.zeros(contacts.number, int)
     if stops.any():
@@ -170,7 +175,11 @@ def _law(world: World, contacts: AbstractContactSet) -> AbstractContactLaw:
         laws.append(special.law)
         for pair in special.partners(len(world.obstacles)):
             own[(listed == pair).all(axis=1)] = len(laws) - 1
-    return law_of_each(laws, own.reshape(contacts.shape))
+    has = np.array([[x is not None for x in law.turning_friction] for law in laws])
+    rolling, spinning = (tuple(np.flatnonzero(kind[own]).tolist()) for kind in has.T)
+    if len(laws) == 1:
+        return world.contact_law, (rolling, spinning)
+    return law_of_each(laws, own.reshape(contacts.shape)), (rolling, spinning)
 
 
 def partners(world: World, contacts: AbstractContactSet) -> Int[np.ndarray, "n_contacts 2"]:
@@ -181,6 +190,21 @@ def partners(world: World, contacts: AbstractContactSet) -> Int[np.ndarray, "n_c
     with_body = (second >= n_obstacles) & (second < n_obstacles + len(order))
     of_body = n_obstacles + order[np.where(with_body, second - n_obstacles, 0)]
     return np.stack([order[first], np.where(with_body, of_body, second)], axis=1)
+
+
+def _check_turning(
+    world: World, contacts: AbstractContactSet, turning: tuple[tuple[int, ...], tuple[int, ...]]
+) -> None:
+    """Raises `ValueError` where obstacles may turn, of which only the velocity is known."""
+    moving = [k for k, obstacle in enumerate(world.obstacles) if isinstance(obstacle, Moving)]
+    for contact in sorted({contact for own in turning for contact in own}):
+        obstacle = partners(world, contacts)[contact, 1]
+        if obstacle in moving:
+            raise ValueError(
+                f"World.contact_law: obstacle {obstacle} moves, and friction against rolling and "
+                "spinning is of obstacles at rest and of bodies. Give this pair a law without it, "
+                "with World.pair_laws."
+            )
 
 
 def _check_pinned_friction(world: World, contacts: AbstractContactSet) -> None:

@@ -16,6 +16,10 @@ with b >= 0 there is always a solution; impulses are not unique where many conta
 Dry friction in a joint is a contact whose normal impulse is known and moves nothing, as if a pad
 were pressed on it: its normal row is zero, and the law leaves its normal impulse as it is.
 
+What resists turning at a contact, as rolling friction does, is one more that is pressed with the
+normal impulse of that contact, which acts on nothing there, either. Its normal row measures the
+same velocity, so that all turns change both impulses alike.
+
 Numbers are in units: velocities in that of the problem, impulses of a contact in that which its own
 inverse mass makes of it.
 """
@@ -39,8 +43,9 @@ class ConeProblem(eqx.Module):
         inertia, inverse_inertia: body frames [kg m^2], shape (3, 3, n_bodies).
         contacts: items of three rows, the normal first, then two tangents, along which impulses
             act.
-        contact_rates: rows along which velocities are measured: the same, but where the problem
-            stands for one of displacements, at whose end bodies have turned.
+        contact_rates: rows along which velocities are measured: the same, but for normal impulses
+            that act on nothing, and where the problem stands for one of displacements, at whose end
+            bodies have turned.
         friction: mu of each contact.
         bias: b [m/s], shape (3, n_contacts).
         active: which contacts take part.
@@ -48,6 +53,7 @@ class ConeProblem(eqx.Module):
         drift: c of each joint row [m/s].
         free: v_free, shape (6, n_bodies).
         pressed: normal impulses of the last contacts, those of dry friction in joints [N s].
+        sources: of those before them, the contacts by which they are pressed.
     """
 
     mass: Float[Array, " n_bodies"]
@@ -63,6 +69,23 @@ class ConeProblem(eqx.Module):
     drift: Float[Array, " n_rows"]
     free: Float[Array, "6 n_bodies"]
     pressed: Float[Array, " n_pressed"]
+    sources: tuple[int, ...] = eqx.field(static=True, default=())
+
+    @property
+    def followers(self) -> slice:
+        """The contacts that are pressed by others."""
+        end = len(self.contacts.links) - self.pressed.shape[0]
+        return slice(end - len(self.sources), end)
+
+    def follow(self, normal: Float[Array, " n_contacts"]) -> Float[Array, " n_contacts"]:
+        """Numbers of all contacts where followers have those of what they follow."""
+        if not self.sources:
+            return normal
+        return normal.at[self.followers].set(take(normal, np.array(self.sources), 0))
+
+    def acting(self, impulse: Float[Array, "3 n_contacts"]) -> Float[Array, "3 n_contacts"]:
+        """Impulses without the normal ones of followers, which act on nothing."""
+        return impulse.at[0, self.followers].set(0.0) if self.sources else impulse
 
     @property
     def pads(self) -> Bool[np.ndarray, " n_contacts"]:
@@ -71,9 +94,11 @@ class ConeProblem(eqx.Module):
         return np.arange(n) >= n - self.pressed.shape[0]
 
     def press(self, impulse: Float[Array, "3 n_contacts"]) -> Float[Array, "3 n_contacts"]:
-        """Impulses with the normal ones that are known [N s]."""
+        """Impulses with the normal ones that are known or follow others [N s]."""
         n = self.pressed.shape[0]
-        return impulse if n == 0 else impulse.at[0, -n:].set(self.pressed)
+        if n:
+            impulse = impulse.at[0, -n:].set(self.pressed)
+        return impulse.at[0].set(self.follow(impulse[0])) if self.sources else impulse
 
     @property
     def elimination(self) -> Elimination:
@@ -110,7 +135,7 @@ class ConeProblem(eqx.Module):
 
     def units(self) -> Units:
         """Those of its velocities and impulses."""
-        rho = self._pair_means(self._inverse_masses(self.contacts) / 3)
+        rho = self.follow(self._pair_means(self._inverse_masses(self.contacts) / 3))
         delta = self._inverse_masses(self.joints)
         u = jnp.where(self.active[None], jnp.abs(self.contact_velocity(self.free)), 0.0)
         w = jnp.abs(self.joint_velocity(self.free))

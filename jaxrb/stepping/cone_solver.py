@@ -217,7 +217,8 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
     _, u, w = _velocity(problem, units, point.p, q)
     # Turns change linear pressures to linear ones, but may begin with others, or open contacts.
     p = _choose(inner | state.plain, point.p, level(problem, point.p, u))
-    point = point._replace(p=p)
+    # Followers keep the digits of what they follow.
+    point = point._replace(p=p.at[0].set(problem.follow(p[0])) if problem.sources else p)
     _, u, w = _velocity(problem, units, point.p, q)
     found = residual_of(problem, point.p, u, w)
     return _next(state, Point(*point), q, u, found, problem, tolerances)
@@ -349,7 +350,7 @@ def _task(unpack, tolerances: Tolerances) -> Task:
         units = begun.units
         p, q, residual = state.best
         p = jnp.where(problem.active[None], project(p, problem.friction), 0.0)
-        p = p.at[0].set(jnp.where(each(problem.pads, p[0]), state.best[0][0], p[0]))
+        p = p.at[0].set(jnp.where(each(problem.pads, p[0]), state.best[0][0], problem.follow(p[0])))
         impulse, reaction = units.impulse[None] * p, units.reaction * q
         v = problem.velocity(impulse, reaction)
         turns = state.turns.astype(v.dtype)

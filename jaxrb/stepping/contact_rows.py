@@ -1,4 +1,9 @@
-"""Contact points, stops of joints and dry friction in them as rows of a velocity problem."""
+"""Contact points, stops of joints and dry friction in them as rows of a velocity problem.
+
+Resistance to rolling is an item beside its contact, which is pressed as much as that is, but whose
+normal impulse acts on nothing, and whose tangents are torques. As the contact's its normal row
+measures the gap, so that one law and one solver serve both.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +22,9 @@ from ..contact import Stops
 from ..contact.points import ContactPoints, Points
 from ..math import Quat, Vec3, cross, dot, rotate, rotate_inverse, zeros_like
 from .rows import WORLD, Links, Rows
+
+# Contact points that move by more than this part of their arm in a flight jump.
+_ROLLED = 0.5
 
 
 class Rubbing(eqx.Module):
@@ -44,14 +52,62 @@ class Rubbing(eqx.Module):
         return self.coordinates.difference(start, end) * self.arc
 
 
+class Turning(eqx.Module):
+    """What resists rolling, about both tangents of a contact, and spinning about its normal.
+
+    Attributes:
+        rolling, spinning: the contacts with such resistance, by their places in the row.
+        arc: length that stands for a unit of angle [m], of each item.
+    """
+
+    rolling: tuple[int, ...] = eqx.field(static=True)
+    spinning: tuple[int, ...] = eqx.field(static=True)
+    arc: Float[Array, " n_turning"]
+
+    @property
+    def sources(self) -> tuple[int, ...]:
+        """The contact by which each item is pressed."""
+        return self.rolling + self.spinning
+
+    def axes(self, direction: Float[Array, "3 3 n_contacts"]) -> tuple[Vec3, Vec3]:
+        """Of the axes of contacts those about which each item acts, first of both tangents; times
+        the length of a unit, zero where there is no second one."""
+        own, rolls = direction[..., np.array(self.sources)], self._rolls
+        first = jnp.where(rolls, own[1], own[0]) * self.arc[None]
+        second = jnp.where(rolls, own[2], 0.0) * self.arc[None]
+        return Vec3(first[0], first[1], first[2]), Vec3(second[0], second[1], second[2])
+
+    @property
+    def _rolls(self) -> np.ndarray:
+        return (np.arange(len(self.sources)) < len(self.rolling))[None]
+
+    def travel(self, rows: ContactRows, start: Phase, end: Phase) -> Float[Array, "2 n_turning"]:
+        """How far bodies turn about the axes at the start, as lengths [m]: twice the sine of half
+        the angle, which has the direction of a turn by less than a whole one, and is zero without.
+        """
+        turned = end.orientation * start.orientation.conjugate()
+        turn = turned.v * jnp.where(turned.w < 0, -2.0, 2.0).astype(turned.w.dtype)
+        axes, sources = self.axes(rows.rows.direction), np.array(self.sources)
+        travelled = jnp.zeros((2, len(sources)), self.arc.dtype)
+        for sign, column in zip((1, -1), rows.rows.links.columns, strict=True):
+            own = rows.of_bodies(turn, column[sources])
+            along = jnp.stack([dot(axis, own) for axis in axes])
+            moves = column[sources] < turn.x.shape[0]
+            travelled = travelled + sign * jnp.where(moves, along, 0.0)
+        return travelled
+
+
 class ContactRows(eqx.Module):
     """The points at which bodies touch what they can, then what acts in joints, in one row.
 
     A stop of a joint has only a normal, dry friction only a first tangent: the other rows are zero.
+    Between both are the items that resist turning.
 
     Attributes:
         gap, round_off: [m].
-        rows: three for each contact, the normal first.
+        rows: three for each contact, the normal first, along which impulses act.
+        rates: rows along which velocities are measured: of items that resist turning, the normal
+            velocity is that of their contact.
         arms: of both sides from the centre of mass to the point, body frames [m]; 0 of the world.
         drift: velocity of the surface of obstacles, along the rows [m/s], shape (3, n_contacts).
     """
@@ -59,27 +115,41 @@ class ContactRows(eqx.Module):
     gap: Float[Array, " n_contacts"]
     round_off: Float[Array, " n_contacts"]
     rows: Rows
+    rates: Rows
     arms: tuple[Vec3, Vec3]
     drift: Float[Array, "3 n_contacts"]
+    turning: Turning | None
 
     @staticmethod
     def of(
-        points: Sequence[ContactPoints | Stops], phase: Phase, rubbing: Rubbing | None = None
+        points: Sequence[ContactPoints | Stops],
+        phase: Phase,
+        rubbing: Rubbing | None = None,
+        turning: Turning | None = None,
     ) -> ContactRows:
-        """Of all contact points of a phase, and of the joints with dry friction."""
+        """Of all contact points of a phase, what resists turning at them, and the joints with dry
+        friction."""
         n_bodies = phase.position.x.shape[0]
         found = [_of_stops(x) if isinstance(x, Stops) else _row(x, phase) for x in points]
+        n_points = sum(len(x.gap) for x in points if not isinstance(x, Stops))
+        at = n_contacts = sum(len(pairs) for pairs, _ in found)
+        if turning is not None:
+            found.append(_turning(turning, *_joined(found), phase))
+            at += len(turning.sources)
         if rubbing is not None:
             found.append(_along(rubbing.directions(phase), 1))
         if not found:
             return ContactRows._none(phase)
-        sides = [pair for pairs, _ in found for pair in pairs]
-        single = len(sides) - sum(len(x.gap) for x in points if not isinstance(x, Stops))
-        numbers = [own for _, own in found]
-        join = lambda *leaves: jnp.concatenate(leaves, axis=-1)  # noqa: E731
-        gap, round_off, direction, levers, arms, drift = jax.tree.map(join, *numbers)
-        rows = Rows(direction, levers, Links(sides, n_bodies, single))
-        return ContactRows(gap, round_off, rows, arms, drift)
+        sides, numbers = _joined(found)
+        gap, round_off, direction, levers, arms, drift = numbers
+        links = Links(sides, n_bodies, len(sides) - n_points)
+        rates = rows = Rows(direction, levers, links)
+        if turning is not None:
+            acts = np.ones((3, 1, len(sides)), bool)
+            acts[0, 0, n_contacts:at] = False
+            acting = lambda x: jnp.where(acts, x, 0.0)  # noqa: E731
+            rows = Rows(acting(direction), (acting(levers[0]), acting(levers[1])), links)
+        return ContactRows(gap, round_off, rows, rates, arms, drift, turning)
 
     @staticmethod
     def _none(phase: Phase) -> ContactRows:
@@ -87,7 +157,7 @@ class ContactRows(eqx.Module):
         wide = jnp.zeros((3, 3, 0), none.dtype)
         arm = Vec3(none, none, none)
         rows = Rows(wide, (wide, wide), Links((), phase.position.x.shape[0]))
-        return ContactRows(none, none, rows, (arm, arm), wide[0])
+        return ContactRows(none, none, rows, rows, (arm, arm), wide[0], None)
 
     def places(self, phase: Phase) -> tuple[Vec3, Vec3]:
         """Where the material points of both sides are in a phase, world [m]; 0 of the world."""
@@ -95,10 +165,33 @@ class ContactRows(eqx.Module):
         n_bodies = self.rows.links.n_bodies
         for arm, column in zip(self.arms, columns, strict=True):
             of_body = column < n_bodies
-            own = self._of_bodies((phase.position, phase.orientation), column)
+            own = self.of_bodies((phase.position, phase.orientation), column)
             place = own[0] + rotate(own[1], arm)
             found.append(jax.tree.map(lambda x, m=of_body: jnp.where(m, x, 0.0), place))
         return found[0], found[1]
+
+    def slip(self, after: ContactRows, start: Phase, end: Phase) -> Float[Array, "3 n_contacts"]:
+        """How far points that touch slip in a flight, along the axes at its start [m]: in the mean
+        of the material points that touch at its start and of those that touch at its end.
+
+        Either alone moves by the square of the step where a body rolls and spins, one way and the
+        other. What touches elsewhere altogether at the end, as a corner other than before, does not
+        count.
+
+        Args:
+            after: the contacts at the end.
+            start, end: of the flight.
+        """
+        early, late = self._slip(self, start, end), self._slip(after, start, end)
+        near = jnp.ones(self.gap.shape, bool)
+        for arm, arm_after in zip(self.arms, after.arms, strict=True):
+            shift = arm_after - arm
+            near &= dot(shift, shift) <= _ROLLED**2 * dot(arm, arm)
+        return jnp.where(near, 0.5 * (early + late), early)
+
+    def _slip(self, of: ContactRows, start: Phase, end: Phase) -> Float[Array, "3 n_contacts"]:
+        (a, b), (a1, b1) = of.places(start), of.places(end)
+        return self.along((a1 - a) - (b1 - b))
 
     def displaced(self, end: ContactRows, phase: Phase) -> Rows:
         """How the displacements of a step depend on how bodies move at its end: gaps there, and
@@ -108,24 +201,24 @@ class ContactRows(eqx.Module):
             end: the contacts at the end.
             phase: there.
         """
-        levers, links = [], self.rows.links
+        levers, links = [], self.rates.links
         of_points = np.arange(len(links)) < len(links) - links.single
-        for arm, lever, column in zip(self.arms, end.rows.levers, links.columns, strict=True):
-            turn = self._of_bodies(phase.orientation, column)
+        for arm, lever, column in zip(self.arms, end.rates.levers, links.columns, strict=True):
+            turn = self.of_bodies(phase.orientation, column)
             tangents = [
-                stacked(cross(arm, rotate_inverse(turn, Vec3(*self.rows.direction[k]))))
+                stacked(cross(arm, rotate_inverse(turn, Vec3(*self.rates.direction[k]))))
                 for k in (1, 2)
             ]
             moves = column < phase.position.x.shape[0]
             own = jnp.where(moves, jnp.stack(tangents), 0.0)
             own = jnp.where(of_points, own, lever[1:])
             levers.append(jnp.concatenate([lever[:1], own]))
-        across = jnp.where(of_points, self.rows.direction[1:], end.rows.direction[1:])
-        direction = jnp.concatenate([end.rows.direction[:1], across])
+        across = jnp.where(of_points, self.rates.direction[1:], end.rates.direction[1:])
+        direction = jnp.concatenate([end.rates.direction[:1], across])
         return Rows(direction, (levers[0], levers[1]), links)
 
     @staticmethod
-    def _of_bodies(tree, column):
+    def of_bodies(tree, column):
         """What each body has, for each contact; of the world that of some body."""
         last = jax.tree.leaves(tree)[0].shape[0] - 1
         return jax.tree.map(lambda leaf: leaf[np.minimum(column, last)], tree)
@@ -134,6 +227,37 @@ class ContactRows(eqx.Module):
         """A vector's components in the frames of the contacts."""
         d = self.rows.direction
         return d[:, 0] * vector.x[None] + d[:, 1] * vector.y[None] + d[:, 2] * vector.z[None]
+
+
+def _joined(found: list):
+    """The bodies of all items, and their numbers in one row."""
+    sides = [pair for pairs, _ in found for pair in pairs]
+    join = lambda *leaves: jnp.concatenate(leaves, axis=-1)  # noqa: E731
+    return sides, jax.tree.map(join, *(numbers for _, numbers in found))
+
+
+def _turning(turning: Turning, sides: list, numbers, phase: Phase):
+    """What `_row` gives of contact points, of what resists turning at some of them; normal rows
+    are those of the contacts."""
+    gap, round_off, direction, levers, _, drift = numbers
+    sources, n_bodies = np.array(turning.sources), phase.position.x.shape[0]
+    own = [sides[source] for source in turning.sources]
+    zero = jnp.zeros((2, 3, len(own)), gap.dtype)
+    found = []
+    for lever, column in zip(levers, np.array(own).T, strict=True):
+        turn = ContactRows.of_bodies(phase.orientation, np.where(column == WORLD, 0, column))
+        about = [stacked(rotate_inverse(turn, axis)) for axis in turning.axes(direction)]
+        about = jnp.where((column != WORLD) & (column < n_bodies), jnp.stack(about), 0.0)
+        found.append(jnp.concatenate([lever[:1, :, sources], about]))
+    arm = Vec3(zero[0, 0], zero[0, 0], zero[0, 0])
+    return own, (
+        gap[sources],
+        round_off[sources],
+        jnp.concatenate([direction[:1, :, sources], zero]),
+        tuple(found),
+        (arm, arm),
+        jnp.concatenate([drift[:1, sources], zero[:, 0]]),
+    )
 
 
 def _row(points: ContactPoints, phase: Phase):

@@ -2,11 +2,12 @@
 
 Contact impulses act at both ends of the step, around the flight of free bodies (RATTLE, with the
 law of contact in place of equations). Those at the start make the *displacement* of the step obey
-the law: the gap at its end, and the slip of the points that touched at its start, per duration, in
-place of velocities. Those at the end make the *velocities* there obey it. Both are cone problems
-with matrices of one form. What rests does not creep, gaps stay closed to round-off, and joints
-without contacts would be RATTLE's own: the scheme is symmetric and of order 2 while contacts stick,
-slide or stay open, and where they change from one to another the velocity is continuous.
+the law: the gap at its end, and the slip of the points that touch at its start and at its end, in
+the mean, per duration, in place of velocities. Those at the end make the *velocities* there obey
+it. Both are cone problems with matrices of one form. What rests does not creep, gaps stay closed to
+round-off, and joints without contacts would be RATTLE's own: the scheme is symmetric and of order 2
+while contacts stick, slide or stay open, and where they change from one to another the velocity is
+continuous.
 """
 
 from __future__ import annotations
@@ -228,10 +229,9 @@ def _displaced(
     step = flow.step(t, duration, pushed(phase, momentum, scene.dynamics.inertial), scene.dynamics)
     contacts = scene.find(t + duration, step.phase)
     after = scene.rows_of(contacts, step.phase)
-    (a, b), (a1, b1) = rows.places(phase), rows.places(step.phase)
     # A flight that is not taken may have no duration.
     time = jnp.where(duration > 0, duration, 1.0)
-    slip = scene.moved(phase, step.phase, rows.along((a1 - a) - (b1 - b)))
+    slip = scene.moved(rows, phase, step.phase, rows.slip(after, phase, step.phase))
     slip = slip / time - 0.5 * (rows.drift + after.drift)
     moved = jnp.concatenate([(after.gap / time)[None], slip[1:]])
     moved = Impulse(moved, scene.violation(step.phase) / time)

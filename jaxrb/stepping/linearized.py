@@ -14,6 +14,7 @@ from functools import partial
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Float
 
@@ -80,7 +81,7 @@ class Linearized(eqx.Module):
         and the normal impulses that are known [N s]."""
         p, _ = self._split(x)
         u, w = velocities.contact / self.units.speed[None], velocities.joint / self.units.speed
-        missed = curnier_map(p, u, friction, self.branch)
+        missed = self._tied(curnier_map(p, u, friction, self.branch), p)
         if pressed.size:
             known = pressed / self.units.impulse[-pressed.size :]
             missed = missed.at[0, -pressed.size :].set(p[0, -pressed.size :] - known)
@@ -100,6 +101,27 @@ class Linearized(eqx.Module):
             partial(_refined, partial(self._inverse, transposed=False)),
             partial(_refined, partial(self._inverse, transposed=True)),
         )
+
+    def _tied(self, missed, p):
+        """With the equations of followers, whose normal impulses are those of their sources."""
+        own, problem = self.problem.followers, self.problem
+        if not problem.sources:
+            return missed
+        return missed.at[0, own].set(p[0, own] - p[0, np.array(problem.sources)])
+
+    def _untied(self, missed, transposed: bool):
+        """Of equations with these those that followers would have as contacts, which are solved by
+        the same impulses; or the transpose of that map."""
+        own, sources = self.problem.followers, np.array(self.problem.sources, int)
+        if not self.problem.sources:
+            return missed
+        normal = missed[0]
+        share = jnp.where(self.problem.active, self.law.inverse[0, 0], 1.0)[own]
+        if transposed:
+            normal = normal.at[sources].add(normal[own]).at[own].divide(share)
+        else:
+            normal = normal.at[own].set(normal[sources] + normal[own] / share)
+        return missed.at[0].set(normal)
 
     def _split(self, x: Flat):
         n = self.problem.friction.shape[0]
@@ -121,7 +143,9 @@ class Linearized(eqx.Module):
             dv = solve(self.factors, problem.contact_rates.momentum(pushed) + pulled)
             p = p - jnp.where(active, problem.contacts.velocity(dv) * units.impulse[None], 0.0)
             q = q - problem.joints.velocity(dv)[0] * units.reaction
-            return self._join(jnp.where(active, apply(_transpose(law.inverse), p), p), q / eps)
+            p = jnp.where(active, apply(_transpose(law.inverse), p), p)
+            return self._join(self._untied(p, transposed=True), q / eps)
+        p = self._untied(p, transposed=False)
         p, q = jnp.where(active, apply(law.inverse, p), p), q / eps
         dv = solve(self.factors, problem.momentum(p * units.impulse[None], q * units.reaction))
         p = p - apply(law.response, problem.contact_rates.velocity(dv)) / units.speed[None]

@@ -91,7 +91,7 @@ def moreau_step(
     weight = dynamics.gravity * (inertial.mass * duration)
     pulled = dataclasses.replace(kick.phase, linear_momentum=kick.phase.linear_momentum + weight)
     rows = scene.rows(t + half, middle)
-    before = rows.rows.velocity(velocities(middle, inertial)) - rows.drift
+    before = rows.rates.velocity(velocities(middle, inertial)) - rows.drift
     active = around.closed(rows.gap, rows)
     slow = 0.5 * duration * dynamics.acceleration_scale(t + half, middle)
     settling = _redundant(rows, active) & (before[0] > -jax.lax.stop_gradient(slow))
@@ -154,7 +154,7 @@ def _search(problem: ConeProblem, mean, before, drift, known: Impulse):
         solution = search(_biased(problem, mean, in_the_mean), *impulse)
         contact = jnp.where(problem.active[None], solution.impulse, 0.0)
         after = problem.contact_rates.velocity(solution.velocity) - drift
-        created = 0.5 * jnp.sum(contact * (before + after))
+        created = 0.5 * jnp.sum(problem.acting(contact) * (before + after))
         creates = ~in_the_mean & (created > allowed * jnp.sum(jnp.abs(contact)))
         impulse = Impulse(contact, solution.reaction)
         return impulse, solution.residual, in_the_mean | creates, ~creates

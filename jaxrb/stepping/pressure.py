@@ -100,8 +100,8 @@ def level(problem: ConeProblem, p, u):
     found = Pressure.of(problem, p, u)
     if found is None:
         return p
-    n = jnp.where(found.applies, found.linear, p[0])
+    n = problem.follow(jnp.where(found.applies, found.linear, p[0]))
     # Friction goes with the pressure.
-    bears = found.applies & (p[0] > 0)
+    bears = problem.follow(found.applies) & (p[0] > 0)
     ratio = jnp.where(bears, n / jnp.where(bears, p[0], 1.0), 1.0)
     return jnp.concatenate([n[None], p[1:] * ratio[None]])

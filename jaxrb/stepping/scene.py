@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from ..bodies import Dynamics, Phase
@@ -13,7 +15,7 @@ from ..bodies.joints.rows import JointRows
 from ..contact import AbstractContacts
 from ..math import Vec3, norm
 from .cone import ConeProblem, inverse3
-from .contact_rows import ContactRows, Rubbing, inertia_arrays, stacked, velocities
+from .contact_rows import ContactRows, Rubbing, Turning, inertia_arrays, stacked, velocities
 from .rows import Links, Rows
 
 
@@ -30,14 +32,35 @@ class Scene(eqx.Module):
     Attributes:
         dynamics: masses, gravity and loads.
         contacts: what finds the contact points, by `find(t, phase)`; None where nothing can touch.
-        friction: mu of each contact, and of each joint with dry friction 1.
+        friction: mu of each contact, then of what resists turning there, and of each joint with
+            dry friction 1.
         joints: the rows of all joints, None without any.
+        turning: what resists turning at contacts; None without any.
     """
 
     dynamics: Dynamics
     contacts: Any
     friction: Float[Array, " n_contacts"]
     joints: JointRows | None
+    turning: Turning | None = None
+
+    @staticmethod
+    def of(
+        dynamics: Dynamics,
+        contacts: Any,
+        friction: Float[Array, " n_contacts"],
+        joints: JointRows | None,
+        turning: Turning | None,
+        resistance: Float[Array, " n_turning"],
+    ) -> Scene:
+        """With the friction of contacts, and the largest torques of what resists turning over the
+        normal forces [m]."""
+        scene = Scene(dynamics, contacts, friction, joints, turning)
+        if turning is not None:
+            friction = jnp.concatenate([friction, resistance / turning.arc])
+        if scene.rubbing is not None:
+            friction = jnp.concatenate([friction, jnp.ones_like(scene.rubbing.arc)])
+        return dataclasses.replace(scene, friction=friction)
 
     @property
     def rubbing(self) -> Rubbing | None:
@@ -57,19 +80,27 @@ class Scene(eqx.Module):
 
     def rows_of(self, found: AbstractContacts | None, phase: Phase) -> ContactRows:
         """Likewise, where the contacts have been found."""
-        return ContactRows.of(() if found is None else found.points(), phase, self.rubbing)
+        points = () if found is None else found.points()
+        return ContactRows.of(points, phase, self.rubbing, self.turning)
 
-    def with_rubbing(self, of_contacts: Array, value) -> Array:
-        """Numbers of contacts, with one of each joint with dry friction."""
-        if self.rubbing is None:
+    def beside_contacts(self, of_contacts: Array, value) -> Array:
+        """Numbers of contacts, with one for what resists turning and for dry friction."""
+        n_turning = 0 if self.turning is None else self.turning.arc.size
+        n_rubbing = 0 if self.rubbing is None else self.rubbing.arc.size
+        if n_turning + n_rubbing == 0:
             return of_contacts
-        return jnp.concatenate([of_contacts, jnp.full(self.rubbing.arc.shape, value)])
+        return jnp.concatenate([of_contacts, jnp.full(n_turning + n_rubbing, value)])
 
-    def rubs(self, held: Bool[Array, " n_contacts"]) -> Bool[Array, " n_contacts"]:
-        """The contacts that take part, and all joints with dry friction."""
-        if self.rubbing is None:
-            return held
-        return held.at[-self.rubbing.arc.size :].set(True)
+    def resisted(self, held: Bool[Array, " n_contacts"]) -> Bool[Array, " n_contacts"]:
+        """The contacts that take part, what resists turning at them, and all dry friction."""
+        n_rubbing = 0 if self.rubbing is None else self.rubbing.arc.size
+        if n_rubbing:
+            held = held.at[-n_rubbing:].set(True)
+        if self.turning is not None:
+            sources = np.array(self.turning.sources)
+            end = held.size - n_rubbing
+            held = held.at[end - len(sources) : end].set(held[sources])
+        return held
 
     def pressed(self, time: Float[Array, ""] | float) -> Float[Array, " n_rubbing"]:
         """The largest impulses of dry friction in joints in a time [s], [N s]."""
@@ -77,12 +108,23 @@ class Scene(eqx.Module):
             return jnp.zeros(0, self.dynamics.inertial.mass.dtype)
         return self.rubbing.largest * time
 
-    def moved(self, start: Phase, end: Phase, slip: Float[Array, "3 n_contacts"]):
-        """Displacements along rows, with those along the joints with dry friction [m]."""
-        if self.rubbing is None:
-            return slip
-        travel = self.rubbing.travel(start, end)
-        return slip.at[1, -travel.size :].set(travel)
+    def moved(self, rows: ContactRows, start: Phase, end: Phase, slip: Float[Array, "3 n"]):
+        """Displacements along rows, with those of what turns, and of joints with dry friction [m].
+
+        Args:
+            rows: at the start.
+            start, end: of the flight.
+            slip: of the points of contacts.
+        """
+        after = slip.shape[1]
+        if self.rubbing is not None:
+            travel = self.rubbing.travel(start, end)
+            after = after - travel.size
+            slip = slip.at[1, after:].set(travel)
+        if self.turning is not None:
+            turned = self.turning.travel(rows, start, end)
+            slip = slip.at[1:, after - turned.shape[1] : after].set(turned)
+        return slip
 
     def nothing(self, rows: ContactRows) -> Impulse:
         """No impulse."""
@@ -113,14 +155,14 @@ class Scene(eqx.Module):
         """
         inertial, pressed = self.dynamics.inertial, self.pressed(time)
         if pressed.size:
-            active = active & self.with_rubbing(jnp.ones_like(active[: -pressed.size]), pressed > 0)
+            active = active.at[-pressed.size :].set(active[-pressed.size :] & (pressed > 0))
         inertia, joints = inertia_arrays(inertial), self.joint_rows(phase)
         return ConeProblem(
             inertial.mass,
             inertia,
             inverse3(inertia),
             rows.rows,
-            rows.rows,
+            rows.rates,
             self.friction,
             bias.contact,
             active,
@@ -129,6 +171,7 @@ class Scene(eqx.Module):
             bias.joint,
             velocities(phase, inertial),
             pressed,
+            () if self.turning is None else self.turning.sources,
         )
 
     def round_off(self, rows: ContactRows, held: Bool[Array, " n_contacts"], phase: Phase):

@@ -88,7 +88,7 @@ def theta_step(
     scene = around.scene
     dynamics, inertial = scene.dynamics, scene.dynamics.inertial
     rows, v = scene.rows(t, phase), velocities(phase, inertial)
-    speed = rows.rows.velocity(v)[0] - rows.drift[0]
+    speed = rows.rates.velocity(v)[0] - rows.drift[0]
     foreseen = rows.gap + 0.5 * duration * speed  # eq:101
     active = around.closed(foreseen, rows)
     start = Start(t, duration, phase, rows, around.restitution * speed, active, scene)
