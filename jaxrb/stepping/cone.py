@@ -52,6 +52,7 @@ class ConeProblem(eqx.Module):
         joints, joint_rates: items of one row, likewise.
         drift: c of each joint row [m/s].
         free: v_free, shape (6, n_bodies).
+        error: of the bias and of the drift [m/s]; no residual below is looked for. Shape (1,).
         pressed: normal impulses of the last contacts, those of dry friction in joints [N s].
         sources: of those before them, the contacts by which they are pressed.
     """
@@ -68,6 +69,7 @@ class ConeProblem(eqx.Module):
     joint_rates: Rows
     drift: Float[Array, " n_rows"]
     free: Float[Array, "6 n_bodies"]
+    error: Float[Array, "1"]
     pressed: Float[Array, " n_pressed"]
     sources: tuple[int, ...] = eqx.field(static=True, default=())
 

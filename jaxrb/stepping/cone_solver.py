@@ -215,13 +215,19 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
     point, q = compute_once((point.moved(step, size), q + size[None] * dq))
 
     _, u, w = _velocity(problem, units, point.p, q)
-    # Turns change linear pressures to linear ones, but may begin with others, or open contacts.
-    p = _choose(inner | state.plain, point.p, level(problem, point.p, u))
-    # Followers keep the digits of what they follow.
-    point = point._replace(p=p.at[0].set(problem.follow(p[0])) if problem.sources else p)
+    point = point._replace(p=_with_pressures(problem, point.p, u, inner | state.plain))
     _, u, w = _velocity(problem, units, point.p, q)
     found = residual_of(problem, point.p, u, w)
-    return _next(state, Point(*point), q, u, found, problem, tolerances)
+    accepted = jnp.maximum(problem.error / units.speed, tolerances.accepted)[0]
+    return _next(state, Point(*point), q, u, found, problem, tolerances, accepted)
+
+
+def _with_pressures(problem: ConeProblem, p, u, kept: Bool[Array, " lanes"]):
+    """Impulses whose pressures are linear where faces slide, unless they are to be kept: turns
+    change linear pressures to linear ones, but may begin with others, or open contacts."""
+    p = _choose(kept, p, level(problem, p, u))
+    # Followers keep the digits of what they follow.
+    return p.at[0].set(problem.follow(p[0])) if problem.sources else p
 
 
 class _Response(NamedTuple):
@@ -266,7 +272,9 @@ class _Response(NamedTuple):
         return self.problem.times_mass(dv) + self.problem.momentum(through, rows)
 
 
-def _next(state: _State, point: Point, q, u, residual, problem, tolerances: Tolerances) -> _State:
+def _next(
+    state: _State, point: Point, q, u, residual, problem, tolerances: Tolerances, accepted
+) -> _State:
     """What follows a turn: another of its kind, another kind, or the end."""
     finite = jnp.isfinite(residual)
     better = residual < state.best[2]
@@ -275,11 +283,11 @@ def _next(state: _State, point: Point, q, u, residual, problem, tolerances: Tole
     reached = residual <= tolerances.reached
     # A polish that no longer improves has reached round-off. That of linear pressures is the
     # round-off of velocities over the proximal term, from turn to turn another.
-    settled = ~inner & (best[2] <= tolerances.accepted) & ~(residual < 0.5 * state.residual)
+    settled = ~inner & (best[2] <= accepted) & ~(residual < 0.5 * state.residual)
     ended = reached | settled
     most = jnp.where(state.plain, _MOST_CAREFUL, _MOST_TURNS)
     slow = ~(residual < _NEARER * state.residual)
-    many = (count >= most) & (residual > tolerances.accepted) & slow
+    many = (count >= most) & (residual > accepted) & slow
     lost = ~finite | (residual > 10 * state.residual) | many
     lost &= ~inner & ~ended
     near = inner & (residual <= tolerances.near)

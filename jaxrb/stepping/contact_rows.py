@@ -7,6 +7,7 @@ measures the gap, so that one law and one solver serve both.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 
 import equinox as eqx
@@ -20,7 +21,7 @@ from ..bodies.joints.coordinates import JointCoordinates
 from ..bodies.joints.ends import Directions
 from ..contact import Stops
 from ..contact.points import ContactPoints, Points
-from ..math import Quat, Vec3, cross, dot, rotate, rotate_inverse, zeros_like
+from ..math import Quat, Vec3, cross, dot, rotate, rotate_inverse, tree_where, zeros_like
 from .rows import WORLD, Links, Rows
 
 # Contact points that move by more than this part of their arm in a flight jump.
@@ -170,32 +171,30 @@ class ContactRows(eqx.Module):
             found.append(jax.tree.map(lambda x, m=of_body: jnp.where(m, x, 0.0), place))
         return found[0], found[1]
 
-    def slip(self, after: ContactRows, start: Phase, end: Phase) -> Float[Array, "3 n_contacts"]:
-        """How far points that touch slip in a flight, along the axes at its start [m]: in the mean
-        of the material points that touch at its start and of those that touch at its end.
+    def rolled(self, after: ContactRows) -> ContactRows:
+        """With arms in the mean of a flight, at whose end contacts are these.
 
-        Either alone moves by the square of the step where a body rolls and spins, one way and the
-        other. What touches elsewhere altogether at the end, as a corner other than before, does not
-        count.
-
-        Args:
-            after: the contacts at the end.
-            start, end: of the flight.
+        The material point that touches at the start moves aside by the square of the step where a
+        body rolls and spins, that which touches at the end as much to the other side. What touches
+        elsewhere altogether at the end, as a corner other than before, does not count.
         """
-        early, late = self._slip(self, start, end), self._slip(after, start, end)
         near = jnp.ones(self.gap.shape, bool)
-        for arm, arm_after in zip(self.arms, after.arms, strict=True):
-            shift = arm_after - arm
+        for arm, last in zip(self.arms, after.arms, strict=True):
+            shift = last - arm
             near &= dot(shift, shift) <= _ROLLED**2 * dot(arm, arm)
-        return jnp.where(near, 0.5 * (early + late), early)
+        arms = []
+        for arm, last in zip(self.arms, after.arms, strict=True):
+            arms.append(tree_where(near, (arm + last) * 0.5, arm))
+        return dataclasses.replace(self, arms=(arms[0], arms[1]))
 
-    def _slip(self, of: ContactRows, start: Phase, end: Phase) -> Float[Array, "3 n_contacts"]:
-        (a, b), (a1, b1) = of.places(start), of.places(end)
+    def slip(self, start: Phase, end: Phase) -> Float[Array, "3 n_contacts"]:
+        """How far the points of both sides slip in a flight, along the axes at its start [m]."""
+        (a, b), (a1, b1) = self.places(start), self.places(end)
         return self.along((a1 - a) - (b1 - b))
 
     def displaced(self, end: ContactRows, phase: Phase) -> Rows:
         """How the displacements of a step depend on how bodies move at its end: gaps there, and
-        the slip of the points that touched at its start, along the axes of that.
+        the slip of the points of its contacts, along the axes at its start.
 
         Args:
             end: the contacts at the end.

@@ -181,7 +181,9 @@ def _search(
     """
     rows = scene.rows_of(contacts, phase)
     tolerances = Tolerances.of(duration.dtype)
-    round_off = scene.round_off(rows, held, phase)
+    # A flight that is not taken has no residual.
+    taken = duration > 0
+    error = (scene.round_off(rows, held, phase) / jnp.where(taken, duration, 1.0))[None]
     known = known.lasting(held)
 
     def unfinished(carry):
@@ -193,11 +195,9 @@ def _search(
         displaced = _displaced(flow, start, t, duration, phase, rows, held, scene)
         displacing = _problem(rows, start, displaced, duration, phase, held, scene)
         # Displacements are no more exact than gaps: short flights have large rates of round-off.
+        displacing = dataclasses.replace(displacing, error=error)
         missed, units = residual_at(displacing, *start)
-        # A flight that is not taken has none.
-        taken = duration > 0
-        unit = jnp.where(taken, duration, 1.0) * units.speed[0]
-        missed = jnp.where(taken, jnp.maximum(missed - round_off / unit, 0.0), 0.0)
+        missed = jnp.where(taken, jnp.maximum(missed - (error / units.speed)[0], 0.0), 0.0)
         # What comes no nearer has reached round-off.
         settled = (missed <= tolerances.accepted) & (missed > 0.5 * before)
         last = (missed <= tolerances.kept) | settled | (turns == _ITERATIONS - 1)
@@ -231,7 +231,7 @@ def _displaced(
     after = scene.rows_of(contacts, step.phase)
     # A flight that is not taken may have no duration.
     time = jnp.where(duration > 0, duration, 1.0)
-    slip = scene.moved(rows, phase, step.phase, rows.slip(after, phase, step.phase))
+    slip = scene.moved(rows, phase, step.phase, rows.rolled(after).slip(phase, step.phase))
     slip = slip / time - 0.5 * (rows.drift + after.drift)
     moved = jnp.concatenate([(after.gap / time)[None], slip[1:]])
     moved = Impulse(moved, scene.violation(step.phase) / time)
@@ -259,10 +259,10 @@ def _problem(
     inertia = plain.inertia + 0.5 * duration * turning
     plain = dataclasses.replace(plain, inertia=inertia, inverse_inertia=inverse3(inertia))
     end, moved = displaced.phase, displaced.moved
-    half = _half_turn(phase.orientation, end.orientation)
+    half, rolled = _half_turn(phase.orientation, end.orientation), rows.rolled(displaced.rows)
     plain = dataclasses.replace(
         plain,
-        contact_rates=rows.displaced(displaced.rows, end).turned(half),
+        contact_rates=rolled.displaced(displaced.rows, end).turned(half),
         joint_rates=scene.joint_rows(end).turned(half),
     )
     v = plain.velocity(*impulse)

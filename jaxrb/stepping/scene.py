@@ -170,6 +170,7 @@ class Scene(eqx.Module):
             joints,
             bias.joint,
             velocities(phase, inertial),
+            jnp.zeros(1, rows.gap.dtype),
             pressed,
             () if self.turning is None else self.turning.sources,
         )

@@ -92,6 +92,7 @@ class Scene:
             "joint_rates": self._rows(self.pins, lambda: np.eye(3), 1),
             "drift": np.zeros(3 * len(self.pins)),
             "free": self.free.reshape(n, 6).T,
+            "error": np.zeros(1),
             "pressed": np.zeros(0),
         } | changes
 
