@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import jax.numpy as jnp
+import numpy as np
 
 from ..bodies import Hinge, Pin, RigidBody, State
 from ..flows import AbstractFlow, ExactFlight, LieVariational, QuaternionEnergyMomentum
@@ -18,6 +19,7 @@ from ..shapes import (
     Box,
     Capsule,
     Cone,
+    ConvexPolyhedron,
     Ellipsoid,
     HalfSpace,
     Placed,
@@ -329,6 +331,102 @@ def _dominoes() -> tuple[World, State]:
     return world, State(place, _upright(n), pushed, still.at[0, 1].set(rate))
 
 
+def _rattleback() -> tuple[World, State]:
+    """An ellipsoid that rolls, of which the principal axes of inertia are turned by 0.1 rad about
+    the vertical: it comes to rattle, and then to spin the other way."""
+    axes, mass, turn, tilt = np.array([0.1, 0.03, 0.02]), 1.0, 0.1, 0.02
+    cos, sin = math.cos(turn), math.sin(turn)
+    principal = np.array([[cos, -sin, 0.0], [sin, cos, 0.0], [0.0, 0.0, 1.0]])
+    moments = mass / 5 * (np.sum(axes**2) - axes**2)
+    body = RigidBody(Ellipsoid(axes), mass, inertia=(principal * moments) @ principal.T)
+    world = World([body], [HalfSpace()], contact_law=Coulomb(1.0, restitution=0.0))
+    # It rolls from the start: its lowest point, body frame, is at rest.
+    up = np.array([-math.sin(tilt), 0.0, math.cos(tilt)])
+    lowest = -(axes**2) * up / np.linalg.norm(axes * up)
+    spin = np.array([0.0, 0.0, -5.0])
+    across, y, along = np.cross(lowest, spin)
+    velocity = [
+        across * math.cos(tilt) + along * math.sin(tilt),
+        y,
+        along * math.cos(tilt) - across * math.sin(tilt),
+    ]
+    state = State(
+        position=[[0.0, 0.0, -up @ lowest]],
+        quaternion=[[math.cos(tilt / 2), 0.0, math.sin(tilt / 2), 0.0]],
+        velocity=[velocity],
+        angular_velocity=[spin],
+    )
+    return world, state
+
+
+def _tippe_top() -> tuple[World, State]:
+    """A sphere with its centre of mass below its centre, spun fast about the vertical with its
+    axis inclined: friction where it slides turns it over, until it rolls upside down."""
+    radius, below, mass, tilt, spin = 0.015, 0.003, 0.006, 0.4, 200.0
+    across, along = (part * mass * radius**2 for part in (0.38, 0.4))
+    shape = Placed(Sphere(radius), (0.0, 0.0, below))
+    body = RigidBody(shape, mass, inertia=(across, across, along))
+    law = Coulomb(0.3, restitution=0.0)
+    cos, sin = math.cos(tilt), math.sin(tilt)
+    turn = (math.cos(tilt / 2), math.sin(tilt / 2), 0.0, 0.0)
+    return World([body], [HalfSpace()], contact_law=law), State(
+        position=[[0.0, 0.0, radius - below * cos]],
+        quaternion=[turn],
+        velocity=[[0.0, 0.0, 0.0]],
+        angular_velocity=[[0.0, spin * sin, spin * cos]],
+    )
+
+
+def _arch() -> tuple[World, State]:
+    """A semicircle of seven stones without mortar, each a wedge that touches its neighbours."""
+    n, inner, outer, half_width = 7, 0.4, 0.6, 0.1
+    half = math.pi / n / 2
+    corners = [
+        (r * math.cos(half), y, r * side * math.sin(half))
+        for r in (inner, outer)
+        for y in (-half_width, half_width)
+        for side in (-1, 1)
+    ]
+    stone = RigidBody(ConvexPolyhedron(corners), mass=1.0)
+    # The frame of the wedge has its origin at the centre of the semicircle.
+    place, angles = stone.center_of_mass()[0], 2 * half * (jnp.arange(n) + 0.5)
+    none, still = jnp.zeros(n), jnp.zeros((n, 3))
+    world = World(
+        [stone] * n,
+        [HalfSpace()],
+        contact_law=Coulomb(0.6, restitution=0.0),
+        pairs=[(k, k + 1) for k in range(n - 1)],
+    )
+    state = State(
+        position=place * jnp.stack([jnp.cos(angles), none, jnp.sin(angles)], axis=1),
+        quaternion=jnp.stack([jnp.cos(angles / 2), none, -jnp.sin(angles / 2), none], axis=1),
+        velocity=still,
+        angular_velocity=still,
+    )
+    return world, state
+
+
+def _card_house() -> tuple[World, State]:
+    """Two cards lean against each other by 20 degrees, and a third lies on their upper edges."""
+    thick, wide, long, lean = 0.001, 0.0315, 0.044, math.radians(20)  # half of each size
+    upright, flat = (
+        RigidBody(Box(half), 0.002) for half in ((thick, wide, long), (long, wide, thick))
+    )
+    cos, sin = math.cos(lean), math.sin(lean)
+    aside, height = long * sin + thick * cos, long * cos + thick * sin
+    turn = [math.cos(lean / 2), 0.0, math.sin(lean / 2), 0.0]
+    back = [math.cos(lean / 2), 0.0, -math.sin(lean / 2), 0.0]
+    still = jnp.zeros((3, 3))
+    world = World(
+        [upright, upright, flat],
+        [HalfSpace()],
+        contact_law=Coulomb(0.6, restitution=0.0),
+        pairs=[(0, 1), (0, 2), (1, 2)],
+    )
+    places = [[-aside, 0.0, height], [aside, 0.0, height], [0.0, 0.0, 2 * height + thick]]
+    return world, State(places, [turn, back, [1.0, 0.0, 0.0, 0.0]], still, still)
+
+
 _LASTING = (
     Case(
         "dice",
@@ -362,6 +460,36 @@ _LASTING = (
         dt=0.002,
         snapshots=(0.2,),
         steps=200,
+        lasting=True,
+    ),
+    Case(
+        "rattleback",
+        "ellipsoid that rolls and reverses its spin",
+        _rattleback,
+        dt=0.002,
+        snapshots=(1.0,),
+        lasting=True,
+    ),
+    Case(
+        "tippe-top",
+        "sphere with a low centre of mass that turns over as it spins",
+        _tippe_top,
+        dt=0.001,
+        lasting=True,
+    ),
+    Case(
+        "arch",
+        "seven stones without mortar that stand by friction",
+        _arch,
+        snapshots=(1.0,),
+        steps=100,
+        lasting=True,
+    ),
+    Case(
+        "card-house",
+        "two cards that lean on each other and carry a third",
+        _card_house,
+        steps=100,
         lasting=True,
     ),
 )

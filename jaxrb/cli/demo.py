@@ -21,7 +21,7 @@ import jax
 import numpy as np
 
 from ..bodies import RigidBody, State
-from ..shapes import AbstractSolid, Placed, Rounded
+from ..shapes import AbstractSolid, ConvexPolyhedron, Placed, Rounded
 from ..simulate import RESULTS, EventDriven, SaveAt, Solution, World, simulate
 from ..simulate.progress import progress_bar
 from ..viz import (
@@ -247,7 +247,8 @@ def _draw(out: Path, case: Case, world: World, flight: Flight, energies: Energie
         forces, ax = new_figure()
         plot_contact_forces(world, flight.solution, ax=ax)
         written += save_figure(forces, out / "forces.png")
-    if not (world.obstacles or world.pairs):
+    free = not (world.obstacles or world.pairs)
+    if free or (case.lasting and len(world.bodies) == 1):  # what it does is spin
         spin, ax = new_figure()
         plot_angular_velocity(flight.t, flight.states.angular_velocity[:, 0], ax=ax)
         written += save_figure(spin, out / "angular_velocity.png")
@@ -315,6 +316,8 @@ def _part(shape: AbstractSolid) -> str:
         case Placed():
             turned = f", turned by {_row(shape.quaternion)}" if np.any(shape.quaternion[1:]) else ""
             return f"{_part(shape.shape)}{turned}, at {_row(shape.position)} m"
+        case ConvexPolyhedron():
+            return f"convex polyhedron, {len(shape.vertices)} vertices"
         case _:
             sizes = [f"{name.replace('_', ' ')} {_row(v)} m" for name, v in vars(shape).items()]
             return ", ".join([type(shape).__name__.lower(), *sizes])

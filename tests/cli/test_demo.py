@@ -112,6 +112,47 @@ def test_a_slope_holds_one_box(demo):
 
 
 @pytest.mark.slow
+def test_a_rattleback_reverses_its_spin(demo):
+    """It rolls: of its energy nothing is lost but for the error of the steps."""
+    status, text, out = demo("rattleback")
+    assert status == 0 and len(times(text)) == 0
+    arrays = load(out)
+    spin = arrays["angular_velocity"][:, 0, 2]
+    assert spin[0] == pytest.approx(-5.0) and spin[-1] > 4.5
+    # 5e-6 of it are lost.
+    np.testing.assert_allclose(arrays["energy"][-1], arrays["energy"][0], rtol=1e-4)
+    assert (out / "angular_velocity.png").exists()
+
+
+@pytest.mark.slow
+def test_a_tippe_top_turns_over(demo):
+    """It never leaves the plane, and spins the other way about its own axis."""
+    status, text, out = demo("tippe-top")
+    assert status == 0 and len(times(text)) == 0
+    arrays = load(out)
+    _, x, y, _ = arrays["quaternion"][:, 0].T
+    upright = 1 - 2 * (x**2 + y**2)
+    assert upright[0] == pytest.approx(np.cos(0.4)) and upright[-1] < -0.9
+    np.testing.assert_allclose(arrays["position"][:, 0, 2] + 0.003 * upright, 0.015, atol=1e-12)
+    assert arrays["angular_velocity"][-1, 0, 2] < -100
+    assert (np.diff(arrays["energy"]) < 1e-6 * arrays["energy"][0]).all()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [pytest.param("arch", marks=pytest.mark.long), "card-house"])
+def test_what_stands_by_friction(demo, case):
+    """It has no impact, and stays to round-off for a second."""
+    status, text, out = demo(case)
+    assert status == 0 and len(times(text)) == 0
+    arrays = load(out)
+    for name in ("position", "quaternion"):
+        np.testing.assert_allclose(arrays[name], arrays[name][:1].repeat(101, axis=0), atol=1e-9)
+    if case == "arch":
+        assert "convex polyhedron, 8 vertices\n" in text
+    assert (out / "forces.png").exists() and (out / "replay.html").exists()
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(("case", "joints"), [("double-pendulum", 2), ("four-bar", 4)])
 def test_joints(demo, case, joints):
     """They are listed, and the energy errs by no more than the steps make it."""
