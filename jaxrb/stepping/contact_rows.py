@@ -24,9 +24,6 @@ from ..contact.points import ContactPoints, Points
 from ..math import Quat, Vec3, cross, dot, rotate, rotate_inverse, tree_where, zeros_like
 from .rows import WORLD, Links, Rows
 
-# Contact points that move by more than this part of their arm in a flight jump.
-_ROLLED = 0.5
-
 
 class Rubbing(eqx.Module):
     """The joints with dry friction, all velocities and displacements along them as lengths.
@@ -175,13 +172,11 @@ class ContactRows(eqx.Module):
         """With arms in the mean of a flight, at whose end contacts are these.
 
         The material point that touches at the start moves aside by the square of the step where a
-        body rolls and spins, that which touches at the end as much to the other side. What touches
-        elsewhere altogether at the end, as a corner other than before, does not count.
+        body rolls and spins, that which touches at the end as much to the other side. What has no
+        place at the end is far off there, and does not count.
         """
-        near = jnp.ones(self.gap.shape, bool)
-        for arm, last in zip(self.arms, after.arms, strict=True):
-            shift = last - arm
-            near &= dot(shift, shift) <= _ROLLED**2 * dot(arm, arm)
+        size = jnp.maximum(*(dot(arm, arm) for arm in self.arms))
+        near = jnp.maximum(after.gap, 0.0) ** 2 <= size
         arms = []
         for arm, last in zip(self.arms, after.arms, strict=True):
             arms.append(tree_where(near, (arm + last) * 0.5, arm))

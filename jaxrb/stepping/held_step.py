@@ -5,9 +5,10 @@ law of contact in place of equations). Those at the start make the *displacement
 the law: the gap at its end, and the slip of the points that touch at its start and at its end, in
 the mean, per duration, in place of velocities. Those at the end make the *velocities* there obey
 it. Both are cone problems with matrices of one form. What rests does not creep, gaps stay closed to
-round-off, and joints without contacts would be RATTLE's own: the scheme is symmetric and of order 2
-while contacts stick, slide or stay open, and where they change from one to another the velocity is
-continuous.
+round-off, and joints without contacts would be RATTLE's own. The scheme is of order 2 while
+contacts stick, slide in one direction or stay open, and where they change from one to another the
+velocity is continuous. Where the slip turns it is of order 1: friction at the start of a step has
+the direction of the slip in the mean of the step, that at its end the one there.
 """
 
 from __future__ import annotations
