@@ -124,7 +124,7 @@ def test_a_rattleback_reverses_its_spin(demo):
     assert (out / "angular_velocity.png").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_tippe_top_turns_over(demo):
     """It never leaves the plane, and spins the other way about its own axis."""
     status, text, out = demo("tippe-top")
@@ -138,8 +138,8 @@ def test_a_tippe_top_turns_over(demo):
     assert (np.diff(arrays["energy"]) < 1e-6 * arrays["energy"][0]).all()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("case", [pytest.param("arch", marks=pytest.mark.long), "card-house"])
+@pytest.mark.long
+@pytest.mark.parametrize("case", ["arch", "card-house"])
 def test_what_stands_by_friction(demo, case):
     """It has no impact, and stays to round-off for a second."""
     status, text, out = demo(case)

@@ -126,6 +126,7 @@ def test_a_rattleback_is_rolling():
     assert lost[1] < 1e-4
 
 
+@pytest.mark.long
 def test_a_tippe_top_slides():
     """The slip turns, and the friction at the start of a step has its direction in the middle, so
     that the error is of the first order; energy never grows."""

@@ -114,7 +114,7 @@ def test_a_slope_holds_a_ball_up_to_its_rolling_friction(runs):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("method", ["located", pytest.param("stepped", marks=pytest.mark.long)])
 def test_derivatives_are_those_of_differences(method):
     """By friction of all three kinds, velocity, spin and slope, of a ball that rolls and spins, and
     of one that has stopped spinning; in both modes."""
