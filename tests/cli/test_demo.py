@@ -111,7 +111,7 @@ def test_a_slope_holds_one_box(demo):
     assert (out / "forces.png").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_rattleback_reverses_its_spin(demo):
     """It rolls: of its energy nothing is lost but for the error of the steps."""
     status, text, out = demo("rattleback")
