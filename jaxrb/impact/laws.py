@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import abc
+import operator
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -91,6 +92,10 @@ class AbstractContactLaw(eqx.Module):
     def elastic(self) -> bool:
         """Whether it is known that no impact loses energy."""
         return False
+
+    def alike(self, law: AbstractContactLaw) -> AbstractContactLaw:
+        """A law with all kinds of friction that this one has, zero where it has none."""
+        return law
 
     def smooth(self, restitution: Float[Array, ""]) -> AbstractContactLaw | None:
         """A law of the same structure without friction; None if there is none."""
@@ -240,19 +245,13 @@ class Coulomb(_Final):
         return self.alike(Coulomb(jnp.zeros_like(restitution), restitution, self.hypothesis))
 
     def alike(self, law):
-        """A law with as many kinds of friction as this one, which are zero where it has none."""
-        names = "rolling_friction", "spinning_friction"
-        for name, own, other in zip(
-            names, self.turning_friction, law.turning_friction, strict=True
-        ):
-            if own is not None and other is None:
+        if not isinstance(law, Coulomb):
+            return law
+        for name in ("rolling_friction", "spinning_friction"):
+            if getattr(self, name) is not None and getattr(law, name) is None:
                 none = jnp.zeros_like(law.restitution)
-                law = eqx.tree_at(
-                    lambda law, name=name: getattr(law, name),
-                    law,
-                    none,
-                    is_leaf=lambda leaf: leaf is None,
-                )
+                where = operator.attrgetter(name)
+                law = eqx.tree_at(where, law, none, is_leaf=lambda leaf: leaf is None)
         return law
 
 
@@ -371,15 +370,12 @@ def of_one_kind(laws: Sequence[AbstractContactLaw]) -> list[AbstractContactLaw]:
     """
     kind = next((law for law in laws if law.frictional), laws[0])
     for law in laws:
-        if isinstance(kind, Coulomb) and isinstance(law, Coulomb):
-            kind = law.alike(kind)
+        kind = law.alike(kind)
     found = []
     for law in laws:
-        same = law
+        same = kind.alike(law)
         if isinstance(law, Frictionless):
             same = kind.smooth(law.restitution)
-        elif isinstance(kind, Coulomb) and isinstance(law, Coulomb):
-            same = kind.alike(law)
         if same is None or jax.tree.structure(same) != jax.tree.structure(kind):
             both = " and ".join(eqx.tree_pformat(own, width=1000) for own in (kind, law))
             raise ValueError(f"laws of one kind (Frictionless besides); got {both}.")
