@@ -196,10 +196,9 @@ def _check_turning(
     world: World, contacts: AbstractContactSet, turning: tuple[tuple[int, ...], tuple[int, ...]]
 ) -> None:
     """Raises `ValueError` where obstacles may turn, of which only the velocity is known."""
-    moving = [k for k, obstacle in enumerate(world.obstacles) if isinstance(obstacle, Moving)]
-    for contact in sorted({contact for own in turning for contact in own}):
-        obstacle = partners(world, contacts)[contact, 1]
-        if obstacle in moving:
+    resisted = np.array(turning[0] + turning[1], int)
+    for obstacle in np.unique(partners(world, contacts)[resisted, 1]):
+        if obstacle < len(world.obstacles) and isinstance(world.obstacles[obstacle], Moving):
             raise ValueError(
                 f"World.contact_law: obstacle {obstacle} moves, and friction against rolling and "
                 "spinning is of obstacles at rest and of bodies. Give this pair a law without it, "

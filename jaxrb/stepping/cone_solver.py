@@ -183,10 +183,12 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
     )
     du, dp, dq = respond(first, -w * stiff)
 
+    def moving(aim: Complementarity, du, dp) -> Point:
+        ds = du + off + damping[None, None] * dp
+        return Point(dp, interior.step(aim, ds)[1], ds)
+
     # Second solve: with the centre and the corrector, or without the proximal term.
-    ds = du + off + damping[None, None] * dp
-    _, dpsi = interior.step(aim, ds)
-    step = Point(dp, dpsi, ds)
+    step = moving(aim, du, dp)
     size = jnp.minimum(jnp.min(interior.longest(step, active), axis=0, initial=jnp.inf), 1.0)
     mean = products.mean(active)
     after = Complementarity.of(point.moved(step, size), friction, pads).mean(active)
@@ -207,9 +209,7 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
         smooth.change(missed, dp, eps),
     )
     du, dp, dq = respond(second, -(w - eps * dq) * stiff)
-    ds = du + off + damping[None, None] * dp
-    _, dpsi = interior.step(aim, ds)
-    step = Point(dp, dpsi, ds)
+    step = moving(aim, du, dp)
     room = jnp.min(interior.longest(step, active), axis=0, initial=jnp.inf)
     size = jnp.where(inner, jnp.minimum(_STEP_TO_BOUNDARY * room, 1.0), 1.0)
     point, q = compute_once((point.moved(step, size), q + size[None] * dq))

@@ -234,14 +234,15 @@ def _turning(turning: Turning, sides: list, numbers, phase: Phase):
     """What `_row` gives of contact points, of what resists turning at some of them; normal rows
     are those of the contacts."""
     gap, round_off, direction, levers, _, drift = numbers
-    sources, n_bodies = np.array(turning.sources), phase.position.x.shape[0]
+    sources = np.array(turning.sources)
     own = [sides[source] for source in turning.sources]
     zero = jnp.zeros((2, 3, len(own)), gap.dtype)
     found = []
     for lever, column in zip(levers, np.array(own).T, strict=True):
-        turn = ContactRows.of_bodies(phase.orientation, np.where(column == WORLD, 0, column))
+        moves = column != WORLD
+        turn = ContactRows.of_bodies(phase.orientation, np.where(moves, column, 0))
         about = [stacked(rotate_inverse(turn, axis)) for axis in turning.axes(direction)]
-        about = jnp.where((column != WORLD) & (column < n_bodies), jnp.stack(about), 0.0)
+        about = jnp.where(moves, jnp.stack(about), 0.0)
         found.append(jnp.concatenate([lever[:1, :, sources], about]))
     arm = Vec3(zero[0, 0], zero[0, 0], zero[0, 0])
     return own, (

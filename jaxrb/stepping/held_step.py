@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from ..bodies import Phase
 from ..contact import AbstractContacts
@@ -87,15 +87,27 @@ def held_step(
     """
     # A flight of no duration has no impulses.
     held = held & (duration > 0)
-    given = (t, duration, phase, contacts, held, scene, closed)
+    given = _Given(t, duration, phase, contacts, held, scene, closed)
     if known is not None:
-        return _taken(flow, jax.lax.stop_gradient(known.lasting(held)), *given)
+        return _taken(flow, jax.lax.stop_gradient(known.lasting(held)), given)
     guess = jax.tree.map(lambda x: jnp.where(duration > 0, x, 0.0), guess)
-    return _found(flow, _search(flow, *jax.lax.stop_gradient((guess, *given))), *given)
+    return _found(flow, _search(flow, *jax.lax.stop_gradient((guess, given))), given)
+
+
+class _Given(NamedTuple):
+    """What a step depends on besides its scheme, as `held_step` describes it."""
+
+    t: Float[Array, ""]
+    duration: Float[Array, ""]
+    phase: Phase
+    contacts: AbstractContacts | None
+    held: Bool[Array, " n_contacts"]
+    scene: Scene
+    closed: Float[Array, ""]
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
-def _found(flow, step: HeldStep, *given) -> HeldStep:
+def _found(flow, step: HeldStep, given: _Given) -> HeldStep:
     """A step that has been found, with the derivatives of one that is taken with its impulses: to
     find contacts is costly, and a step need not be computed again for its value."""
     return step
@@ -108,18 +120,9 @@ def _(flow, primals, tangents):
     return step, sparse_jvp(taken, primals[1:], tangents[1:])[1]
 
 
-def _taken(
-    flow,
-    known: Impulses,
-    t,
-    duration,
-    phase: Phase,
-    contacts: AbstractContacts | None,
-    held,
-    scene: Scene,
-    closed,
-) -> HeldStep:
+def _taken(flow, known: Impulses, given: _Given) -> HeldStep:
     """A step whose impulses are known."""
+    t, duration, phase, contacts, held, scene, closed = given
     rows = scene.rows_of(contacts, phase)
     start = _starting_impulse(flow, t, duration, phase, rows, held, known.start, scene)
     displaced = _displaced(flow, start, t, duration, phase, rows, held, scene)
@@ -163,23 +166,14 @@ def _ending(displaced: _Displaced, held, duration, closed, scene: Scene) -> Cone
     return scene.problem(rows, displaced.phase, bias, closed, 0.5 * duration)
 
 
-def _search(
-    flow,
-    known: Impulses,
-    t,
-    duration,
-    phase: Phase,
-    contacts: AbstractContacts | None,
-    held,
-    scene: Scene,
-    closed,
-) -> HeldStep:
+def _search(flow, known: Impulses, given: _Given) -> HeldStep:
     """The step whose impulses are sought from known ones, with the residual of both problems.
 
     Those at the start are found by repetition: the matrix of the problem is that of the start, the
     displacement the true one. When they are found, those at the end are. A loop over all keeps the
     program to one solver.
     """
+    t, duration, phase, contacts, held, scene, closed = given
     rows = scene.rows_of(contacts, phase)
     tolerances = Tolerances.of(duration.dtype)
     # A flight that is not taken has no residual.

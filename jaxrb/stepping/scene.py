@@ -89,7 +89,9 @@ class Scene(eqx.Module):
         n_rubbing = 0 if self.rubbing is None else self.rubbing.arc.size
         if n_turning + n_rubbing == 0:
             return of_contacts
-        return jnp.concatenate([of_contacts, jnp.full(n_turning + n_rubbing, value)])
+        return jnp.concatenate(
+            [of_contacts, jnp.full(n_turning + n_rubbing, value, of_contacts.dtype)]
+        )
 
     def resisted(self, held: Bool[Array, " n_contacts"]) -> Bool[Array, " n_contacts"]:
         """The contacts that take part, what resists turning at them, and all dry friction."""
