@@ -95,7 +95,7 @@ def _centrifugal(b, d, mu):
 
 
 def in_polar_time(w, v, mu, e):
-    """Stronge's impulse of an impact that sticks after compression: "csr".
+    """Stronge's impulse of an impact that sticks after compression, if at all: "csr" or "cr".
 
     In the time tau with dI_z = r dtau the equations of angle and ln r have no singularity;
     the sliding ends at infinite tau.
@@ -114,12 +114,20 @@ def in_polar_time(w, v, mu, e):
     def compressed(_, y):
         return y[5]
 
-    compressed.terminal = True
+    def restored(_, y):
+        return y[6]
+
+    compressed.terminal = restored.terminal = True
+    compressed.direction, restored.direction = 1, -1
     options = {"method": "DOP853", "rtol": 1e-13, "atol": 1e-17}
     start = [np.arctan2(v[1], v[0]), np.log(np.hypot(v[0], v[1])), 0, 0, 0, v[2], 0]
     first = solve_ivp(rates, (0, 100), start, events=compressed, **options).y[:, -1]
     first[5], first[6] = 0.0, e**2 * first[6]
-    second = solve_ivp(rates, (0, 40 / np.linalg.norm(b, 2) / mu * 4), first, **options).y[:, -1]
+    span = (0, 40 / np.linalg.norm(b, 2) / mu * 4)
+    course = solve_ivp(rates, span, first, events=restored, **options)
+    second = course.y[:, -1]
+    if course.t_events[0].size:
+        return second[2:5]
     assert second[1] < -36  # sliding has ended
     push = np.array([*-np.linalg.solve(b, d), 1.0])
     normal, energy, slope = second[5], second[6], w[2] @ push

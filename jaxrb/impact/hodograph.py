@@ -25,7 +25,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
 from ..math.materialize import choose_once
-from .panel import GRID, at_place, panel
+from .panel import GRID, Panel, at_place, panel
 from .slide import (
     Compressed,
     Contact,
@@ -123,7 +123,7 @@ def advance_panel(options: HodographOptions, slide: SlidingState, contact: Conta
     functions = panel(held.motion, given, restoring, length)
     along = rows(given, held.compressed, restoring)
     found, at = GRID.first_crossing(options.stage_excess(functions.motion, *along))
-    good = functions.good
+    good = functions.resolved & _resolved_to(functions, held.motion, at)
     if options.derived:
         good = good & resolves_changes(given, functions)
     compresses, ends, goes_on = choose_once(
@@ -145,7 +145,7 @@ def advance_panel(options: HodographOptions, slide: SlidingState, contact: Conta
         motion = at_place(functions, at)
     passed = jnp.where(good, length * (at + 1) / 2, 0.0)
     settled = _settled(held.settled, given, held.motion, jax.lax.stop_gradient(passed))
-    stretch = slide.stretch * jnp.where(good, jnp.where(found, 1.0, 2.0), 0.4)
+    stretch = slide.stretch * jnp.where(good, jnp.where(found, 1.0, 2.0), 0.6)
     collinear_at = slide.collinear_at
     if options.collinearity is not None:
         met, where = GRID.first_crossing(options.straightness(functions.motion, *along))
@@ -167,6 +167,19 @@ def advance_panel(options: HodographOptions, slide: SlidingState, contact: Conta
         slide.turns + 1,
         _straight(options, contact, motion, settled),
     )
+
+
+def _resolved_to(functions: Panel, start: Motion, at: Lane) -> Bool[Array, " lanes"]:
+    """Whether I_z and E are, to the place that is used of a panel.
+
+    It may go far beyond its event, to where both are much larger than there.
+    """
+    moved = functions.motion
+    impulse, normal = GRID.interpolate(at, moved.impulse, moved.normal)
+    fastest = jnp.maximum(jnp.maximum(jnp.abs(start.normal), jnp.abs(normal)), 1.0)
+    round_off = 20 * jnp.finfo(at.dtype).eps * jnp.abs(impulse)
+    of_impulse, of_energy = functions.unresolved
+    return (of_impulse <= round_off) & (of_energy <= round_off * fastest)
 
 
 def _restored_at(
@@ -200,5 +213,12 @@ def _length(slide: SlidingState, contact: Contact) -> Lane:
     ahead = jnp.where(slide.stage == Stage.COMPRESSION, compression, restitution) / acceleration
     eps = jnp.finfo(normal.dtype).eps
     ahead = jnp.maximum(ahead, eps * jnp.maximum(motion.impulse, 1.0))
+    # While the speed grows or fades at the rate that it has here.
     speed = jnp.where(motion.speed > 0, motion.speed, 1.0)
-    return slide.stretch * jnp.minimum(3 / contact.fastest(), 2 * ahead / speed)
+    growth, _ = contact.rates(motion.cos, motion.sin)
+    straight = slide.stretch * 2 * ahead / speed
+    grown = jnp.maximum(growth * straight, eps - 1)
+    grows = grown != 0
+    grown = jnp.where(grows, grown, 1.0)
+    straight = jnp.where(grows, straight * jnp.log1p(grown) / grown, straight)
+    return jnp.minimum(slide.stretch * 3 / contact.fastest(), straight)

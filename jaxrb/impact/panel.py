@@ -27,7 +27,8 @@ class Panel(NamedTuple):
     growth: Lane  # lambda
     turning: Lane  # f
     passed: Lane  # d tau over the place in [0, 1]
-    good: Bool[Array, " lanes"]  # whether all are resolved to round-off
+    resolved: Bool[Array, " lanes"]  # whether direction and speed are, to round-off
+    unresolved: tuple[Lane, Lane]  # what may be missing of I_z and of E
 
 
 def panel(
@@ -42,12 +43,16 @@ def panel(
     cos, sin, passed = _path(start, contact, length)
     resolved = (jnp.min(passed, axis=0) > 0.2 * length) & (jnp.max(passed, axis=0) < 5 * length)
     growth, turning = given.rates(cos, sin)
-    (log_speed,) = GRID.integrals(growth * passed)
+    stretching = growth * passed  # d(ln r) over the panel's unit
+    (log_speed,) = GRID.integrals(stretching)
+    # What is slow adds little to I_z, and may be fast later: its speed has a test of its own.
+    resolved = resolved & (GRID.last_coefficients(stretching) <= 200 * eps)
     speed = here.speed * jnp.exp(log_speed)
     flux = speed * passed  # dI_z over the panel's unit
     gained = GRID.integrals(flux, cos * flux, sin * flux)
     normal = here.normal + given.lift(*gained)
-    (work,) = GRID.integrals(normal * flux)
+    power = normal * flux
+    (work,) = GRID.integrals(power)
     gained.append(jnp.where(restoring[None], work, -work))
     impulse, pull1, pull2, energy = (
         a + b for a, b in zip((*here[3:6], here.energy), gained, strict=True)
@@ -58,7 +63,8 @@ def panel(
         growth,
         turning,
         passed,
-        resolved & (GRID.last_coefficients(flux) <= 20 * eps * jnp.abs(impulse[-1])),
+        resolved,
+        (GRID.last_coefficients(flux), GRID.last_coefficients(power)),
     )
 
 
