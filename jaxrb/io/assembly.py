@@ -14,7 +14,7 @@ from ..shapes import HalfSpace
 from ..simulate import PairLaw, World
 from .actuators import motors
 from .closest import ClosestPoints, solids_by_kind
-from .collision_filter import Contacts, Touch
+from .collision_filter import Contacts, Friction, Touch
 from .equalities import equalities
 from .geoms import geom_kind, group_shape, half_space, inertia_ellipsoid, is_solid
 from .joints import NamedJoint, absorbed_armature, tree_joints
@@ -34,8 +34,8 @@ class Assembly(NamedTuple):
     obstacles: list[HalfSpace]
     gravity: np.ndarray  # [m/s^2]
     # The friction of each contact: of a body and an obstacle, and of two bodies.
-    at_obstacles: dict[tuple[int, int], float]
-    at_bodies: dict[tuple[int, int], float]
+    at_obstacles: dict[tuple[int, int], Friction]
+    at_bodies: dict[tuple[int, int], Friction]
     kinematics: Kinematics
 
     def world(self, restitution: float, contact_law: AbstractContactLaw | None) -> World:
@@ -44,14 +44,14 @@ class Assembly(NamedTuple):
         frictions = [*self.at_obstacles.values(), *self.at_bodies.values()]
         special = []
         if contact_law is None:
-            usual = Counter(frictions).most_common(1)[0][0] if frictions else 0.0
+            usual = Counter(frictions).most_common(1)[0][0] if frictions else Friction()
             contact_law = law(usual)
-            for (body, obstacle), mu in self.at_obstacles.items():
-                if mu != usual:
-                    special.append(PairLaw(law(mu), body, obstacle=obstacle))
-            for (body, other), mu in self.at_bodies.items():
-                if mu != usual:
-                    special.append(PairLaw(law(mu), body, other=other))
+            for (body, obstacle), own in self.at_obstacles.items():
+                if own != usual:
+                    special.append(PairLaw(law(own), body, obstacle=obstacle))
+            for (body, other), own in self.at_bodies.items():
+                if own != usual:
+                    special.append(PairLaw(law(own), body, other=other))
         return World(
             self.bodies,
             self.obstacles,
@@ -144,7 +144,7 @@ def _at_bodies(
     used: list[list[int]],
     contacts: Contacts,
     losses: Losses,
-) -> dict[tuple[int, int], float]:
+) -> dict[tuple[int, int], Friction]:
     """The friction of each two bodies that touch."""
     found = {}
     closest = ClosestPoints()
@@ -155,7 +155,7 @@ def _at_bodies(
             if not touch.touching:
                 continue
             both = f"{names[i]} and {names[j]}"
-            mu = _one(touch, both, "bodies touch as a whole", losses)
+            friction = _one(touch, both, "bodies touch as a whole", losses)
             unknown = closest.unknown(solids[i], solids[j])
             for a, b in sorted({tuple(sorted(pair)) for pair in unknown}):
                 losses.lost(
@@ -165,7 +165,7 @@ def _at_bodies(
                     "pass through each other; capsules or meshes can stand for cylinders",
                 )
             if not unknown:
-                found[i, j] = mu
+                found[i, j] = friction
     return found
 
 
@@ -204,19 +204,28 @@ def _body(
     return RigidBody(shape, mass, principal if diagonal else inertia)
 
 
-def _one(touch: Touch, name: str, rule: str, losses: Losses) -> float:
+def _one(touch: Touch, name: str, rule: str, losses: Losses) -> Friction:
     """The one friction of two bodies, or of one and an obstacle, that touch by this rule."""
     if not touch.touching:
         losses.lost("contact", name, f"excluded, but {rule}")
     elif touch.apart:
         losses.lost("contact", name, f"some of their geoms touch, others do not, but {rule}")
     if len(touch.frictions) > 1:
-        losses.lost("contact", name, f"its geoms have different friction {touch.frictions}")
-    return max(touch.frictions, default=0.0)
+        different = ", ".join(map(str, touch.frictions))
+        losses.lost("contact", name, f"its geoms have different friction: {different}")
+    return max(touch.frictions, default=Friction())
 
 
-def _law(friction: float, restitution: float) -> AbstractContactLaw:
-    return Coulomb(friction, restitution) if friction > 0 else Frictionless(restitution)
+def _law(friction: Friction, restitution: float) -> AbstractContactLaw:
+    if not any(friction):
+        return Frictionless(restitution)
+    # None is a contact that nothing resists in turning, and costs nothing.
+    return Coulomb(
+        friction.sliding,
+        restitution,
+        rolling_friction=friction.rolling or None,
+        spinning_friction=friction.spinning or None,
+    )
 
 
 def _lifts(

@@ -18,12 +18,24 @@ from .settings import disabled
 from .unsupported import name_of
 
 
+class Friction(NamedTuple):
+    """The coefficients of two geoms."""
+
+    sliding: float = 0.0
+    spinning: float = 0.0  # MuJoCo's torsional friction [m]
+    rolling: float = 0.0  # [m]
+
+    def __str__(self):
+        turning = f" (spinning {self.spinning:g} m, rolling {self.rolling:g} m)"
+        return f"{self.sliding:g}{turning if self.spinning or self.rolling else ''}"
+
+
 class Touch(NamedTuple):
     """One thing against another, each of several geoms."""
 
     touching: int  # pairs of their geoms that touch
     apart: int  # those that do not
-    frictions: list[float]  # the different coefficients of those that touch, in ascending order
+    frictions: list[Friction]  # the different ones of those that touch, in ascending order
 
 
 class Contacts:
@@ -86,8 +98,8 @@ class Contacts:
 
     def _friction(
         self, one: Sequence[int], other: Sequence[int], touching: Bool[np.ndarray, "one other"]
-    ) -> Float[np.ndarray, "one other"]:
-        """The coefficients of sliding friction of geoms that touch; 0 if a law is given."""
+    ) -> Float[np.ndarray, "one other 3"]:
+        """The coefficients of geoms that touch, as `Friction`; zero if a law is given."""
         model = self._model
         pairs = self._pairs(one, other)
         explicit = touching & (pairs >= 0)
@@ -95,6 +107,9 @@ class Contacts:
         rows, columns = np.broadcast_arrays(_indices(one)[:, None], _indices(other))
         self._note_softness("geom", np.concatenate([rows[usual], columns[usual]]))
         self._note_softness("pair", pairs[explicit])
+        found = np.zeros((*touching.shape, len(Friction._fields)))
+        if self._law_given:
+            return found
 
         # By MuJoCo's rule those of the geom of higher priority, or the larger of the two.
         first, second = rows[usual], columns[usual]
@@ -104,41 +119,19 @@ class Contacts:
             np.where(rank[second] < rank[first], first, second),
         )
         friction, dimensions = np.array(model.geom_friction), np.array(model.geom_condim)
-        widest = np.where(dimensions[second] > dimensions[first], second, first)
-        coefficients = np.maximum(friction[first], friction[second])
-        found = np.zeros(touching.shape)
-        found[usual] = self._sliding("geom", widest, dimensions[widest], coefficients)
+        widest = np.maximum(dimensions[first], dimensions[second])
+        found[usual] = _acting(np.maximum(friction[first], friction[second]), widest)
 
         index = pairs[explicit]
-        coefficients = np.array(model.pair_friction)[index]
         dimension = np.array(model.pair_dim)[index]
-        if not self._law_given:
-            differs = (dimension > 1) & (coefficients[:, 0] != coefficients[:, 1])
+        coefficients = np.array(model.pair_friction)[index]
+        found[explicit] = _acting(coefficients[:, [0, 2, 3]], dimension)
+        for least, a, b, what in ((3, 0, 1, "friction"), (6, 3, 4, "rolling friction")):
+            differs = (dimension >= least) & (coefficients[:, a] != coefficients[:, b])
             for number in np.unique(index[differs]):
                 name = name_of(model, "pair", int(number))
-                self._losses.lost("pair", name, "its friction differs by direction")
-        found[explicit] = self._sliding("pair", index, dimension, coefficients[:, [0, 2, 3, 4]])
+                self._losses.lost("pair", name, f"its {what} differs by direction")
         return found
-
-    def _sliding(
-        self,
-        element: str,
-        numbers: Int[np.ndarray, " n"],
-        dimensions: Int[np.ndarray, " n"],
-        coefficients: Float[np.ndarray, "n k"],  # sliding, torsional, rolling
-    ) -> Float[np.ndarray, " n"]:
-        """Notes the friction against turning."""
-        if self._law_given:
-            return np.zeros(len(numbers))
-        for dimension, what, last in ((4, "torsional", 2), (6, "torsional and rolling", None)):
-            turning = (dimensions == dimension) & coefficients[:, 1:last].any(axis=1)
-            for number in np.unique(numbers[turning]):
-                self._losses.lost(
-                    element,
-                    name_of(self._model, element, int(number)),
-                    f"condim {dimension}: there is no {what} friction",
-                )
-        return np.where(dimensions == 1, 0.0, coefficients[:, 0])
 
     def _note_softness(self, element: str, numbers: Int[np.ndarray, " n"]) -> None:
         """Notes what makes a contact more than two surfaces that meet."""
@@ -148,8 +141,15 @@ class Contacts:
                 self._losses.lost(element, name_of(self._model, element, int(number)), why)
 
 
-def _summary(touching: Bool[np.ndarray, "a b"], friction: Float[np.ndarray, "a b"]) -> Touch:
-    known = friction[touching].tolist()
+def _acting(
+    coefficients: Float[np.ndarray, "n 3"], dimensions: Int[np.ndarray, " n"]
+) -> Float[np.ndarray, "n 3"]:
+    """Those of sliding from condim 3 on, against spinning from 4 on, against rolling with 6."""
+    return np.where(dimensions[:, None] >= np.array([3, 4, 6]), coefficients, 0.0)
+
+
+def _summary(touching: Bool[np.ndarray, "a b"], friction: Float[np.ndarray, "a b 3"]) -> Touch:
+    known = [Friction(*numbers) for numbers in friction[touching].tolist()]
     return Touch(len(known), touching.size - len(known), sorted(set(known)))
 
 

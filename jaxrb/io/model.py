@@ -142,7 +142,9 @@ def load_model(
       was assumed without it. Sliding friction is `Coulomb`'s mu, by MuJoCo's rule the larger of
       the two geoms' (or that of the one with the higher priority), in a `PairLaw` where it
       differs from the most frequent one; condim="1" is without friction, and a model that has
-      none gets `Frictionless`.
+      none gets `Frictionless`. Torsional and rolling friction, of condim="4" and "6", are
+      `Coulomb`'s `spinning_friction` and `rolling_friction`, each with a bound of its own; they
+      act in contacts that last, so such a world asks for `on_zeno="rest"`.
     - gravcomp becomes a `ConstantForce`.
     - The root link of a URDF floats, unless it is called `world`. Its joints `revolute`,
       `continuous`, `prismatic`, `fixed` and `floating` are as above, with limits, damping and

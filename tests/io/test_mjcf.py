@@ -1,5 +1,6 @@
 """Worlds from MJCF, against worlds made by hand and against MuJoCo."""
 
+import dataclasses
 import os
 import sys
 import time
@@ -220,9 +221,55 @@ def test_friction(tmp_path):
     own = rb.Coulomb(0.7, 0.1, rb.Newton())
     after = after.replace("<pair", '<pair condim="6"', 1).replace('condim="3"', "")
     with pytest.raises(ValueError, match="rolling"):
-        mjcf(tmp_path, body, after=after)
+        mjcf(tmp_path, body, after=after.replace(".0001 .0001", ".0001 .0002"))
     world = mjcf(tmp_path, body, after=after, options={"contact_law": own}).world
     assert world.contact_law is own and world.pair_laws == ()
+
+
+ROUGH_FLOOR = '<geom name="floor" type="plane" size="9 9 1" friction=".9 .005 .002"/>'
+ROLLING_BALL = (
+    '<body name="{name}" pos="{x} 0 .1"><freejoint/>'
+    '<geom type="sphere" size=".1" friction=".5 .007 .001" solref=".002 1" {more}/></body>'
+)
+
+
+def test_torsional_and_rolling_friction(tmp_path):
+    """The larger of two geoms, of the larger condim; those of the geom of higher priority."""
+    body = ROUGH_FLOOR + ROLLING_BALL.format(name="a", x=0, more='condim="6"')
+    body += ROLLING_BALL.format(name="b", x=3, more='condim="4" priority="1"')
+    body += ROLLING_BALL.format(name="c", x=6, more="")
+    model = mjcf(tmp_path, body, options={"restitution": 0.0})
+    laws = [law.law for law in model.world.pair_laws] + [model.world.contact_law]
+    numbers = [(law.friction, law.spinning_friction, law.rolling_friction) for law in laws]
+    assert {tuple(None if x is None else float(x) for x in law) for law in numbers} == {
+        (0.9, 0.007, 0.002),  # a and the floor
+        (0.5, 0.007, 0.001),  # a and c
+        (0.5, 0.007, None),  # b and all others
+        (0.9, None, None),  # c and the floor
+    }
+
+
+@pytest.mark.slow
+def test_rolling_balls_decelerate_as_mujocos(tmp_path):
+    body = ROUGH_FLOOR + ROLLING_BALL.format(name="a", x=0, more='condim="6"')
+    exact = '<option timestep=".001" cone="elliptic" impratio="100"/>'
+    path = write(tmp_path, body, before=exact)
+    theirs = mujoco.MjModel.from_xml_path(str(path))
+    data = mujoco.MjData(theirs)
+    data.qvel[:] = [1, 0, 0, 0, 10, 0]
+    for _ in range(300):
+        mujoco.mj_step(theirs, data)
+    model = load(path, restitution=0.0)
+    state = dataclasses.replace(
+        model.state,
+        velocity=jnp.array([[1.0, 0, 0]]),
+        angular_velocity=jnp.array([[0, 10.0, 0]]),
+    )
+    ended = rb.simulate(model.world, state, rb.LGVCI(0.01, on_zeno="rest"), 0.3).final
+    loss = 5 / 7 * 0.002 * 9.81 / 0.1 * 0.3
+    np.testing.assert_allclose(ended.velocity[0], [1 - loss, 0, 0], atol=1e-12)
+    # Its contacts are soft, and the ball sinks in at first.
+    np.testing.assert_allclose(1 - data.qvel[0], loss, rtol=1e-2)
 
 
 def test_contacts_agree_with_mujoco(tmp_path):
@@ -385,8 +432,6 @@ UNKNOWN = {
             "</tendon>"
         },
     ),
-    "torsional": (FLOOR + BALL.replace('size=".1"', 'size=".1" condim="4"'), {}),
-    "rolling": (FLOOR + BALL.replace('size=".1"', 'size=".1" condim="6"'), {}),
     "margin": (FLOOR + BALL.replace('size=".1"', 'size=".1" margin=".01"'), {}),
     "excluded, but every body": (
         FLOOR + BALL + BALL.replace('"ball"', '"other"').replace("0 0 3", "1 0 3"),
