@@ -4,11 +4,10 @@ Contact impulses act at both ends of the step, around the flight of free bodies 
 law of contact in place of equations). Those at the start make the *displacement* of the step obey
 the law: the gap at its end, and the slip of the points that touch at its start and at its end, in
 the mean, per duration, in place of velocities. Those at the end make the *velocities* there obey
-it. Both are cone problems with matrices of one form. What rests does not creep, gaps stay closed to
-round-off, and joints without contacts would be RATTLE's own. The scheme is of order 2 while
-contacts stick, slide in one direction or stay open, and where they change from one to another the
-velocity is continuous. Where the slip turns it is of order 1: friction at the start of a step has
-the direction of the slip in the mean of the step, that at its end the one there.
+it, with friction against the mean slip of the step. Both are cone problems with matrices of one
+form. What rests does not creep, gaps stay closed to round-off, and joints without contacts would be
+RATTLE's own. The scheme is of order 2 while contacts stick, slide or stay open, and where they
+change from one to another the velocity is continuous.
 """
 
 from __future__ import annotations
@@ -147,6 +146,7 @@ class _Displaced(NamedTuple):
     contacts: AbstractContacts | None  # there
     rows: ContactRows
     moved: Impulse  # displacements along all rows per duration, as velocities [m/s]
+    turned: Float[Array, "3 n_contacts"]  # what the law at the end adds to its slip [m/s]
     step: Step
 
 
@@ -161,8 +161,7 @@ def _ending(displaced: _Displaced, held, duration, closed, scene: Scene) -> Cone
     # A gap is closed to its round-off, however low a bounce is that is none.
     closed = jnp.maximum(closed, rows.round_off)
     closed = held & (jax.lax.stop_gradient(rows.gap - closed) <= 0)
-    nothing = scene.nothing(rows)
-    bias = nothing._replace(contact=-rows.drift)
+    bias = scene.nothing(rows)._replace(contact=displaced.turned - rows.drift)
     return scene.problem(rows, displaced.phase, bias, closed, 0.5 * duration)
 
 
@@ -230,7 +229,35 @@ def _displaced(
     slip = slip / time - 0.5 * (rows.drift + after.drift)
     moved = jnp.concatenate([(after.gap / time)[None], slip[1:]])
     moved = Impulse(moved, scene.violation(step.phase) / time)
-    return _Displaced(step.phase, contacts, after, moved, step)
+    before = problem.contact_velocity(problem.free) - rows.drift
+    turned = scene.seen_from(after, rows, _turned(before, moved.contact))
+    return _Displaced(step.phase, contacts, after, moved, turned, step)
+
+
+def _turned(before, moved) -> Float[Array, "3 n_contacts"]:
+    """What is added to the slip at the end of a step, so that its friction has the direction of
+    the mean slip, as that at the start has.
+
+    With the slip at the end itself friction would be that of a quarter of a step later, and where
+    the slip turns the error of the first order. The slips before and after the step lie on either
+    side of the mean one d; what the one before has across d is added. It fades where the slip turns
+    by much in a step, as before it ends, and is nothing where the contact sticks: friction stops
+    what slides where it would.
+    """
+    u, d = before[1:], moved[1:]
+    # Fourth powers are taken of numbers of size one, lest they underflow.
+    size = jnp.max(jnp.abs(jax.lax.stop_gradient(jnp.concatenate([u, d]))), axis=0)
+    size = jnp.where(size > 0, size, 1.0)
+    u, d = u / size[None], d / size[None]
+    square = jnp.sum(d * d, axis=0)
+    along = jnp.sum(u * d, axis=0)
+    across = jnp.maximum(square * jnp.sum(u * u, axis=0) - along * along, 0.0)
+    slides = square > jnp.finfo(size.dtype).eps ** 2
+    # What u has across d is u - d along/square, and its square is across/square.
+    whole = jnp.where(slides, square * square + across, 1.0)
+    part = jnp.where(slides, size * square / whole, 0.0)
+    added = (square[None] * u - along[None] * d) * part[None]
+    return jnp.concatenate([jnp.zeros_like(moved[:1]), added])
 
 
 def _problem(

@@ -128,6 +128,22 @@ class Scene(eqx.Module):
             slip = slip.at[1:, after - turned.shape[1] : after].set(turned)
         return slip
 
+    def seen_from(
+        self, after: ContactRows, rows: ContactRows, slip: Float[Array, "3 n"]
+    ) -> Float[Array, "3 n"]:
+        """Slips along the tangents of the rows at the start, along those of the rows after."""
+        start, end = (self._tangents(x.rates.direction[1:]) for x in (rows, after))
+        vector = start[0] * slip[1][None] + start[1] * slip[2][None]
+        return jnp.concatenate([jnp.zeros_like(slip[:1]), jnp.sum(end * vector[None], axis=1)])
+
+    def _tangents(self, direction: Float[Array, "2 3 n"]) -> Float[Array, "2 3 n"]:
+        """With those of the contacts at which turning is resisted, about which it is."""
+        if self.turning is None:
+            return direction
+        end = direction.shape[-1] - (0 if self.rubbing is None else self.rubbing.arc.size)
+        own = direction[..., np.array(self.turning.sources)]
+        return direction.at[..., end - own.shape[-1] : end].set(own)
+
     def nothing(self, rows: ContactRows) -> Impulse:
         """No impulse."""
         n_rows = 0 if self.joints is None else self.joints.n_rows
