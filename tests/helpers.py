@@ -7,10 +7,18 @@ import textwrap
 
 import jax
 import numpy as np
+import pytest
 
 import jaxrb as rb
 
 GRAVITY = 9.80665
+
+
+def before_releases(*cases):
+    """Cases of a parametrized test that are left out in CI: each compiles for long and shows little
+    that others do not. Of several arguments a tuple."""
+    every = [case if isinstance(case, tuple) else (case,) for case in cases]
+    return [pytest.param(*case, marks=pytest.mark.long) for case in every]
 
 
 def quick_jit(function):

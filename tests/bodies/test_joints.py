@@ -254,6 +254,7 @@ def everything(joints, state):
     return jnp.concatenate(parts)
 
 
+@pytest.mark.slow
 def test_derivatives_by_the_numbers_of_joints():
     """By anchors, axes, references, limits, stiffness, damping, rest and friction in both modes,
     at a pose that violates the joints somewhat."""
@@ -277,6 +278,7 @@ def test_derivatives_by_the_numbers_of_joints():
     np.testing.assert_allclose(quick_jit(jax.jacfwd(value))(flat), expected, rtol=1e-9, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_satisfied_joints_have_derivatives():
     """At the identity, where angles and separations vanish, forward over reverse."""
     still = np.zeros((3, 3))

@@ -1,6 +1,7 @@
 """Motions of mechanisms by RATTLE, with the library's rows: the rows are right if these are."""
 
 import numpy as np
+import pytest
 from helpers import slope
 from mechanisms import rattle
 from scipy.integrate import solve_ivp
@@ -53,6 +54,7 @@ def lagrange(world, angles, rates, t):
     return solve_ivp(rate, (0, t), start, "DOP853", rtol=1e-12, atol=1e-12).y[:2, -1]
 
 
+@pytest.mark.slow
 def test_a_double_pendulum_against_the_equations_of_lagrange():
     angles, rates, t = (1.0, -0.4), (0.5, 2.0), 0.8
     world, state = double_pendulum(angles, rates)

@@ -6,6 +6,7 @@ import sys
 
 import numpy as np
 import pytest
+from helpers import before_releases
 
 import jaxrb as rb
 from jaxrb.__main__ import main
@@ -79,7 +80,7 @@ def test_friction(demo, case, steps):
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
-    ["dice", *(pytest.param(case, marks=pytest.mark.long) for case in ("stack", "dominoes"))],
+    before_releases("dice", "stack", "dominoes"),
 )
 def test_what_comes_to_rest(demo, case):
     """It stays, on a face, and the pictures show it and its forces."""
@@ -98,7 +99,7 @@ def test_what_comes_to_rest(demo, case):
         assert (out / name).exists(), name
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_slope_holds_one_box(demo):
     """The other one slides down by g (sin - mu cos) t^2/2."""
     status, text, out = demo("incline")
@@ -153,7 +154,9 @@ def test_what_stands_by_friction(demo, case):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("case", "joints"), [("double-pendulum", 2), ("four-bar", 4)])
+@pytest.mark.parametrize(
+    ("case", "joints"), [*before_releases(("double-pendulum", 2)), ("four-bar", 4)]
+)
 def test_joints(demo, case, joints):
     """They are listed, and the energy errs by no more than the steps make it."""
     status, text, out = demo(case, "--steps", "200")

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import differences
+from helpers import before_releases, differences
 from scipy.spatial import ConvexHull
 from scipy.spatial.transform import Rotation
 from test_narrow_phase import BOX, CAPSULE, MOVED, POLYHEDRON, TETRAHEDRON, corners, minkowski_gap
@@ -133,6 +133,7 @@ def laid(first, second, number, seed, aligned=False):
         yield shift, turn, (-n, distance, axes, polygons)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "second"),
     [(BOX, BOX), (PRISM, BOX), (CUBE, PRISM), (PRISM, PRISM), (ROUND, BOX), (TETRAHEDRON, CUBE)],
@@ -302,7 +303,8 @@ LENGTHS = {
 }
 
 
-@pytest.mark.parametrize("name", LENGTHS)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["boxes", "capsule", *before_releases("polyhedra", "capsules")])
 def test_derivatives(name):
     """By pose and by all lengths, against differences; finite where nothing is unique, too."""
     first, second = LENGTHS[name]
@@ -339,6 +341,7 @@ def test_derivatives(name):
             assert np.isfinite(slope(np.concatenate([lengths, place, [1.0, 0, 0, 0]]))).all()
 
 
+@pytest.mark.slow
 def test_single_precision():
     first, second = rb.Box((0.5, 0.3, 0.2)), ROUND
     exact, pose = measured(first, second), near_parallel(300, seed=4)
@@ -364,6 +367,7 @@ def slide(t, args):
     return place, jnp.stack([jnp.cos(half), 0.6 * jnp.sin(half), 0.8 * jnp.sin(half), 0 * t])
 
 
+@pytest.mark.slow
 def test_obstacle_that_moves():
     """The normal velocities of a box on a moving box are the rates of the four gaps."""
     table = rb.Moving(rb.Box((0.5, 0.4, 0.1)), slide)
@@ -395,6 +399,7 @@ def test_obstacle_that_moves():
     np.testing.assert_allclose(rate, expected, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_rows_of_a_stack():
     """Each point belongs to its pair, whose law it has; the forces of four span all wrenches,
     their normal parts three of them."""

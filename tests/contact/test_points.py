@@ -23,6 +23,7 @@ def scattered(bodies, seed=0):
     return rb.State(place, quaternion, rng.normal(size=(n, 3)), rng.normal(size=(n, 3)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bodies", [[BALL] * 4, [BOX, ELLIPSOID, BALL, BOX], [BOX, BOX]])
 def test_many_impulses_at_once(bodies):
     """They add up to those one after the other; linear and angular momentum stay, and the normal

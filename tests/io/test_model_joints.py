@@ -75,6 +75,7 @@ def single_joints(reference):
     return np.flatnonzero(single & np.isin(reference.jnt_type, kinds))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_places_velocities_and_energies(tmp_path, name):
     """All agree with MuJoCo's to round-off, at any coordinates."""

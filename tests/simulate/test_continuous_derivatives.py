@@ -344,6 +344,7 @@ def compare(expected, forward, reverse):
     np.testing.assert_allclose(reverse / scale, forward / scale, rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_along_one_direction():
     """By all numbers at once, in both modes."""
     attitude, v = LOSSY

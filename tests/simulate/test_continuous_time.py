@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import quick_jit
+from helpers import before_releases, quick_jit
 
 import jaxrb as rb
 from jaxrb.bodies import Phase, spin_bounds
@@ -105,6 +105,7 @@ def test_a_spinning_coin_hits_the_floor_when_its_edge_does(spin):
     np.testing.assert_allclose(sol.impacts.time[0], lower, rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_derivatives_through_five_impacts():
     """Both modes against each other and against differences of the simulation."""
 
@@ -123,6 +124,7 @@ def test_derivatives_through_five_impacts():
     np.testing.assert_allclose(reverse, differences, rtol=0, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_saved_times_change_nothing():
     world, state = case_one()
     plain = rb.simulate(world, state, CONTINUOUS, 10.0)
@@ -472,7 +474,10 @@ FLOWS = [
 ]
 
 
-@pytest.mark.parametrize("flow", FLOWS, ids=lambda flow: type(flow).__name__)
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "flow", [*FLOWS[:4], *before_releases(*FLOWS[4:])], ids=lambda flow: type(flow).__name__
+)
 def test_bounds_of_the_second_derivative(flow):
     """Of the rotation matrix by the duration, for random bodies and spins, thin rods among them."""
     rng = np.random.default_rng(11)

@@ -62,6 +62,7 @@ def tilted(angle, direction):
     return G * jnp.concatenate([along, -jnp.cos(angle)[None]])
 
 
+@pytest.mark.slow
 def test_a_box_stops_where_it_should():
     """After v^2/(2 mu g), which steps meet exactly but for that in which it stops."""
     mu, speed = jnp.array([0.2, 0.5, 0.9]), jnp.array([1.0, 1.5, 0.7])
@@ -89,6 +90,7 @@ def test_a_slope_holds_a_box_up_to_the_angle_of_friction():
     np.testing.assert_allclose(speed, 1e-6 * G * np.cos(0.4), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_box_that_spins_and_slides_does_so_in_every_lane():
     """Its velocities are not unique: they must depend neither on the batch nor on the order."""
     spins = jnp.linspace(-3, 3, 21)
@@ -107,6 +109,7 @@ def test_a_box_that_spins_and_slides_does_so_in_every_lane():
     assert (np.abs(together[2][:, 2]) <= np.abs(spins) + 1e-12).all()
 
 
+@pytest.mark.slow
 def test_forces_of_contact_carry_the_weight():
     world = box_world(0.5, gravity=tilted(jnp.asarray(0.3), jnp.asarray(0.7)))
     for method in (rb.LGVCI(DT, **REST), rb.MoreauJean(DT, impacts="stepped")):

@@ -112,6 +112,7 @@ def rack(rows, radius):
     ]
 
 
+@pytest.mark.slow
 def test_billiard_break():
     """Fifteen balls are broken; every lane of a batch gives what its world gives by itself."""
     radius = 0.0286

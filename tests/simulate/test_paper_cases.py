@@ -185,6 +185,7 @@ def test_energy_over_a_hundred_thousand_steps():
     assert jnp.all(sol.states.position[:, 0, 2] * GRAVITY <= energy[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["I", "II"])
 def test_single_precision(case):
     world, state = scene(case)

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import differences, quick_jit
+from helpers import before_releases, differences, quick_jit
 
 import jaxrb as rb
 
@@ -114,7 +114,7 @@ def test_a_slope_holds_a_ball_up_to_its_rolling_friction(runs):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("method", ["located", pytest.param("stepped", marks=pytest.mark.long)])
+@pytest.mark.parametrize("method", [*before_releases("located"), "stepped"])
 def test_derivatives_are_those_of_differences(method):
     """By friction of all three kinds, velocity, spin and slope, of a ball that rolls and spins, and
     of one that has stopped spinning; in both modes."""
@@ -154,6 +154,7 @@ def test_what_has_no_resistance_to_rolling_says_so():
         rb.Coulomb(0.5, rolling_friction=-0.1)
 
 
+@pytest.mark.slow
 def test_laws_of_pairs_may_have_resistance_that_others_have_not():
     """The contacts of that pair alone get it."""
     pair = rb.PairLaw(rb.Coulomb(0.5, 0.0, spinning_friction=0.002), 0, obstacle=0)

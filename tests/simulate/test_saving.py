@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import quick_jit
+from helpers import before_releases, quick_jit
 
 import jaxrb as rb
 
@@ -68,6 +68,7 @@ def item(tree, k):
     return jax.tree.map(lambda leaf: leaf[k], tree)
 
 
+@pytest.mark.slow
 def test_every_k_steps_equals_separate_runs():
     world, state = tumbling()
     method = rb.LGVCI(dt=0.04, on_zeno="stop")
@@ -144,7 +145,10 @@ def test_chosen_times_do_not_disturb_a_tumbling_body():
     assert_states_equal(item(sol.states, 3), rb.simulate(world, state, method, 0.79).final, 1e-12)
 
 
-@pytest.mark.parametrize("method", [rb.LGVCI(0.05), rb.EventDriven(rb.ExactFlight(), dt=None)])
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "method", [rb.LGVCI(0.05), *before_releases(rb.EventDriven(rb.ExactFlight(), dt=None))]
+)
 def test_attitudes_between_steps_have_derivatives_in_both_modes(method):
     """By the inertia, on which flights depend that are taken in vain, for impacts that do not
     happen."""
@@ -239,6 +243,7 @@ def test_record_of_impacts(capacity):
         assert np.all(np.asarray(leaf[kept:]) == 0)
 
 
+@pytest.mark.slow
 def test_no_impacts_and_no_obstacles_leave_the_record_empty():
     world, state = drop()
     free = rb.World(world.bodies, gravity=(0, 0, -G))

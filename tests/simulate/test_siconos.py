@@ -9,7 +9,7 @@ from pathlib import Path
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import quick_jit, unsign
+from helpers import before_releases, quick_jit, unsign
 
 import jaxrb as rb
 
@@ -95,7 +95,8 @@ def box_program(theta, bare):
 TOLERANCE = {"brick bounces": (1e-7, 1e-6)}
 
 
-@pytest.mark.parametrize("theta", [0.5, 0.7, 1.0])
+@pytest.mark.slow
+@pytest.mark.parametrize("theta", [0.5, *before_releases(0.7), 1.0])
 def test_boxes(theta):
     """They slide, fly and bounce; the free ones are in worlds without obstacles."""
     programs = {}

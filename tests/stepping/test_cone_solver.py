@@ -68,6 +68,7 @@ def test_the_law_without_solver_by_hand():
         np.testing.assert_allclose(np.linalg.norm(u[:, 1:], axis=1), slides, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_joints_and_contacts_in_one_problem():
     """Two boxes on a plane, pinned to each other above their contacts and to the world."""
     half = (0.1, 0.1, 0.1)
@@ -105,6 +106,7 @@ def test_a_solution_is_kept_without_a_turn():
     np.testing.assert_allclose(again.impulse, first.impulse, rtol=1e-14)
 
 
+@pytest.mark.slow
 def test_batches_give_what_each_gives_alone():
     """Easy and hard problems side by side, in any order: more of them than the queue has workers.
     Where one face slides and spins velocities are not unique; they must not depend on the lane."""
@@ -138,6 +140,7 @@ def test_batches_give_what_each_gives_alone():
         np.testing.assert_allclose(velocity, together[lane], rtol=0, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_a_sliding_face_presses_linearly_or_not_at_all():
     """Whatever the guess: a box comes down on its face, slides and spins. Of its four corners, in
     which a linear function has equal sums over both diagonals, one at which that is negative bears
@@ -204,6 +207,7 @@ VALUE, FORWARD, REVERSE = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", DERIVATIVES)
 def test_derivatives_are_those_of_differences(case):
     """In both modes: differences of the fourth order with steps of 1e-5 have errors of some 1e-11,

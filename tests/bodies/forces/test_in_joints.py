@@ -187,6 +187,7 @@ def flown(t, n, numbers):
     return rb.joint_coordinates(world, state)[0], rb.energy(world, state), work
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damping", [0.0, DAMPING])
 def test_a_torsional_oscillator(damping):
     t, steps = 2.0, np.array([100, 200, 400, 800])
@@ -200,6 +201,7 @@ def test_a_torsional_oscillator(damping):
     assert lost[-1] < 2e-4 and abs(slope(t / steps, lost) - 2) < 0.3, lost
 
 
+@pytest.mark.slow
 def test_derivatives_of_a_step_by_stiffness_and_damping():
     def angle(numbers):
         world, here = discs(*numbers)
