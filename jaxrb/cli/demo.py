@@ -345,8 +345,10 @@ def _print_summary(flight: Flight, world: World, energies: Energies, written: li
     if world.elastic:
         print(f"\nrelative energy error  max |E - E0|/E0 = {energies.relative_error:.1e}")
     else:
-        first, last = energies.total[0], energies.total[-1]
-        print(f"\nenergy dissipated      {first - last:.6g} J of {first:.6g} J")
+        first, lost = energies.total[0], energies.total[0] - energies.total[-1]
+        if abs(lost) <= 1e-12 * abs(energies.total).max():
+            lost = 0.0  # but for round-off
+        print(f"\nenergy dissipated      {lost:.6g} J of {first:.6g} J")
     seconds = f"compile {flight.compile_time:.2f} s, run {flight.run_time:.3g} s"
     print(f"wall time              {seconds}")
     for path in written:
