@@ -15,8 +15,8 @@ from ..bodies import Phase
 from ..math import Quat, Vec3, cross, dot, norm, rotate, rotate_inverse
 from .base import AbstractContactSet
 from .clearance import Clearance, Reach, Separation, View
-from .colliders import AbstractCollider, PolytopeCollider, SearchedCollider
-from .narrow_phase import patch, separation
+from .colliders import AbstractCollider
+from .narrow_phase import may_fail, patch, separation
 from .patches import N_POINTS
 from .points import ContactPoints, Incidence, Points
 
@@ -43,7 +43,7 @@ class BodyContacts(AbstractContactSet):
 
     @property
     def searched(self):
-        return any(isinstance(collider, SearchedCollider) for collider in self.colliders)
+        return may_fail(self.colliders)
 
     def _find(self, t, phase):
         found = closest(self.colliders, *self._poses(phase))
@@ -149,11 +149,7 @@ def closest(
 
 def n_points(colliders: tuple[AbstractCollider, AbstractCollider]) -> int:
     """The contacts of each pair of stacked colliders, which follow one another."""
-    outlined = (
-        isinstance(collider, PolytopeCollider) and collider.outlines is not None
-        for collider in colliders
-    )
-    return N_POINTS if all(outlined) else 1
+    return N_POINTS if all(collider.standing for collider in colliders) else 1
 
 
 def of_each_contact(

@@ -17,13 +17,25 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..math import Quat, Sym3, Vec3, cross, dot, hadamard, norm, rotate, rotate_inverse
+from ..math import (
+    Quat,
+    Sym3,
+    Vec3,
+    cross,
+    dot,
+    hadamard,
+    norm,
+    rotate,
+    rotate_inverse,
+)
 from ..shapes import (
     AbstractSolid,
     Box,
     Capsule,
     Complement,
+    Cone,
     ConvexPolyhedron,
+    Cylinder,
     Difference,
     Ellipsoid,
     Implicit,
@@ -59,6 +71,11 @@ class AbstractCollider(eqx.Module):
     def has_support(self) -> bool:
         """Whether it is convex and `height` is known."""
         return True
+
+    @property
+    def standing(self) -> bool:
+        """Whether it has what it takes to lie on another, in several points."""
+        return False
 
     def height(self, direction: Vec3) -> Float[Array, ""]:
         """The support function: the greatest height of its points along a unit direction [m]."""
@@ -106,6 +123,10 @@ class PolytopeCollider(AbstractCollider):
     def has_faces(self) -> bool:
         """Whether it is no segment."""
         return self.normal.x.shape[-1] > 0
+
+    @property
+    def standing(self):
+        return self.outlines is not None
 
     def moved(self, shift: Vec3, turn: Quat) -> PolytopeCollider:
         """Turned and then shifted."""
@@ -161,6 +182,51 @@ class EllipsoidCollider(AbstractCollider):
         return Sym3(
             Vec3(entry(0, 0), entry(1, 1), entry(2, 2)), Vec3(entry(1, 2), entry(0, 2), entry(0, 1))
         )
+
+
+class FrustumCollider(AbstractCollider):
+    """The convex hull of two discs about one axis, rounded: a cylinder; a cone, whose apex is a
+    disc of radius zero."""
+
+    center: Vec3  # halfway between the discs [m]
+    axis: Vec3  # unit, from the base to the top
+    aside: Vec3  # unit, across the axis
+    half_height: Float[Array, ""]  # [m]
+    base: Float[Array, ""]  # radii of the discs [m]
+    top: Float[Array, ""]
+    radius: Float[Array, ""]  # [m]
+    outlined: bool = eqx.field(static=True, default=False)  # whether `standing`
+
+    def moved(self, shift: Vec3, turn: Quat) -> FrustumCollider:
+        """Turned and then shifted."""
+        return dataclasses.replace(
+            self,
+            center=rotate(turn, self.center) + shift,
+            axis=rotate(turn, self.axis),
+            aside=rotate(turn, self.aside),
+        )
+
+    def height(self, direction):
+        return dot(direction, self.center) + self.extent(direction) + self.radius
+
+    def extent(self, direction: Vec3) -> Float[Array, ...]:
+        """The support function of the core about its center [m]."""
+        along = self.half_height * dot(direction, self.axis)
+        across = norm(cross(direction, self.axis))
+        return jnp.maximum(self.base * across - along, self.top * across + along)
+
+    def reach(self):
+        swing = norm(self.center) + self.size
+        return Reach(swing, swing + self.radius)
+
+    @property
+    def standing(self):
+        return self.outlined
+
+    @property
+    def size(self) -> Float[Array, ""]:
+        """How far points of the core are from its center at most [m]."""
+        return jnp.sqrt(self.half_height**2 + jnp.maximum(self.base, self.top) ** 2)
 
 
 class DistanceCollider(AbstractCollider):
@@ -239,6 +305,12 @@ def collider(solid: AbstractSolid) -> AbstractCollider:
             found = EllipsoidCollider(axes, pose.position, pose.turn, radius)
         case Capsule():
             found = _segment(core, pose, radius + core.radius * pose.scale)
+        case Cylinder():
+            zero = jnp.zeros_like(core.radius)
+            found = _frustum(pose, zero, core.half_height, core.radius, core.radius, radius)
+        case Cone():
+            zero, half = jnp.zeros_like(core.radius), core.height / 2
+            found = _frustum(pose, half, half, core.radius, zero, radius)
         case Box():
             found = _polytope(*_box(core), pose, radius)
         case ConvexPolyhedron():
@@ -252,7 +324,9 @@ def collider(solid: AbstractSolid) -> AbstractCollider:
 
 
 def with_outlines(found: AbstractCollider, solid: AbstractSolid) -> AbstractCollider:
-    """The collider of a solid; a polytope with the outlines of its faces, to lie on them."""
+    """The collider of a solid; one with faces with their outlines, to lie on them."""
+    if isinstance(found, FrustumCollider):
+        return dataclasses.replace(found, outlined=True)
     if not isinstance(found, PolytopeCollider):
         return found
     core, pose, _ = _unwrap(solid)
@@ -309,6 +383,22 @@ def _polytope(
         rotate(pose.turn, right),
         normal,
         offset,
+        radius,
+    )
+
+
+def _frustum(
+    pose: _Pose, middle: Array, half_height: Array, base: Array, top: Array, radius: Array
+) -> FrustumCollider:
+    """About the z axis of the core, its discs around a middle height."""
+    zero, one = jnp.zeros_like(middle), jnp.ones_like(middle)
+    return FrustumCollider(
+        pose(Vec3(zero, zero, middle)),
+        rotate(pose.turn, Vec3(zero, zero, one)),
+        rotate(pose.turn, Vec3(one, zero, zero)),
+        half_height * pose.scale,
+        base * pose.scale,
+        top * pose.scale,
         radius,
     )
 

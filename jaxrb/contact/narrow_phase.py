@@ -21,6 +21,7 @@ from .colliders import (
     AbstractCollider,
     DistanceCollider,
     EllipsoidCollider,
+    FrustumCollider,
     PolytopeCollider,
     SearchedCollider,
     Separation,
@@ -30,7 +31,9 @@ from .colliders import (
     with_outlines,
 )
 from .ellipsoids import between_smooth, smooth_and_polytope
-from .patches import Patch, contact_patch
+from .frustum_and_polytope import frustum_and_polytope
+from .frustum_and_round import between_frustums, frustum_and_smooth
+from .patches import Outlined, Patch, contact_patch, round_patch
 from .separating_axis import between_polytopes
 
 
@@ -43,7 +46,7 @@ def prepare(
 ) -> tuple[AbstractCollider, AbstractCollider]:
     """The colliders in which two solids, none of them a union, are compared.
 
-    With `standing` those of two polytopes have the outlines of their faces, for `patch`.
+    With `standing` those of two solids with faces have their outlines, for `patch`.
 
     Raises:
         ValueError: naming the place, if the closest points of such a pair are not known.
@@ -57,19 +60,31 @@ def prepare(
         names = " and a ".join(map(kind, (first, second)))
         raise ValueError(
             f"{place}: the closest points of a {names} are not known. Spheres can touch "
-            "every solid; ellipsoids, boxes, polyhedra, capsules, and these rounded, each other; "
-            "cylinders and cones collide with spheres, and collide with planes and rest on them."
+            "every solid; ellipsoids, boxes, polyhedra, capsules, cylinders, cones, and these "
+            "rounded, each other."
         )
-    if standing and isinstance(a, PolytopeCollider) and isinstance(b, PolytopeCollider):
+    if standing and isinstance(a, Outlined) and isinstance(b, Outlined):
         return with_outlines(a, first), with_outlines(b, second)
     return a, b
 
 
 def patch(first: AbstractCollider, second: AbstractCollider, shift: Vec3, turn: Quat) -> Patch:
     """The contact points of two solids with outlines, the second turned and then shifted."""
-    assert isinstance(first, PolytopeCollider)
-    assert isinstance(second, PolytopeCollider)
-    return contact_patch(first, second.moved(shift, turn))
+    assert isinstance(first, Outlined)
+    assert isinstance(second, Outlined)
+    moved = second.moved(shift, turn)
+    if isinstance(first, PolytopeCollider) and isinstance(moved, PolytopeCollider):
+        return contact_patch(first, moved)
+    return round_patch(first, moved, separation(first, second, shift, turn))
+
+
+def may_fail(colliders: tuple[AbstractCollider, AbstractCollider]) -> bool:
+    """Whether the closest points are sought and may not be found, so that the gap is NaN."""
+    kinds = set(map(type, colliders))
+    return SearchedCollider in kinds or kinds in (
+        {FrustumCollider},
+        {FrustumCollider, EllipsoidCollider},
+    )
 
 
 def separation(
@@ -129,4 +144,7 @@ _RULES: dict[tuple[type, type], Callable[..., Separation]] = {
     (PolytopeCollider, PolytopeCollider): between_polytopes,
     (EllipsoidCollider, EllipsoidCollider): between_smooth,
     (EllipsoidCollider, PolytopeCollider): smooth_and_polytope,
+    (FrustumCollider, FrustumCollider): between_frustums,
+    (FrustumCollider, PolytopeCollider): frustum_and_polytope,
+    (FrustumCollider, EllipsoidCollider): frustum_and_smooth,
 }

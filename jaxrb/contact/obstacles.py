@@ -41,14 +41,13 @@ from .colliders import (
     AbstractCollider,
     DistanceCollider,
     PolytopeCollider,
-    SearchedCollider,
     SphereCollider,
     collider,
     kind,
 )
 from .half_spaces import HalfSpaceContacts
 from .moving import Motions, Moving
-from .narrow_phase import prepare
+from .narrow_phase import may_fail, prepare
 from .points import ContactPoints, Incidence, Points
 
 
@@ -71,7 +70,7 @@ class ObstacleContacts(AbstractContactSet):
 
     @property
     def searched(self):
-        return any(isinstance(collider, SearchedCollider) for collider in self.colliders)
+        return may_fail(self.colliders)
 
     def _find(self, t, phase):
         bodies = self._bodies()

@@ -1,4 +1,4 @@
-"""Where polyhedra and segments, rounded or not, lie on each other: the corners of that patch.
+"""Where solids with faces, rounded or not, lie on each other: the corners of that patch.
 
 Seen along the normal of their contact, a face of one solid covers a part of a face of the other.
 The corners of that part are corners of one face within the other and crossings of their edges. All
@@ -19,12 +19,19 @@ different planes, or one face does not cover the other at all, there is no patch
 for the closest point, as single contacts have it; it is open where one of the four is as deep. So
 the least gap is that of the solids in every pose, and a corner about which a solid tips is not
 lost when another one becomes the deepest.
+
+The disc of a cylinder or a cone is an octagon of points of its rim, which has the furthest ones in
+the four directions among its corners; its side is the line that is closest. Neither turns as the
+solid turns about its axis, unless it is the first, with which the directions turn. What is beyond
+the octagon is touched at the closest point alone. That runs along the rim of a disc that rolls, so
+its place is never open then, not even as the disc lies flat or looks away: only a line that is
+nearly flat does without it.
 """
 
 from __future__ import annotations
 
 from functools import reduce
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -33,15 +40,23 @@ from jaxtyping import Array, Bool, Float
 
 from ..math import Vec3, cross, dot, norm, tree_where
 from ..math.safe import safe_divide
-from .colliders import PolytopeCollider, Separation, flatness
+from .colliders import FrustumCollider, PolytopeCollider, Separation, flatness
+from .frustums import radial
 from .separating_axis import Axes, along_best, pick, size_of
 
 # Directions across the normal, whose furthest corners are taken.
 _DIRECTIONS = ((1.0, 0.9), (-0.9, 1.0), (-1.0, -0.9), (0.9, -1.0))
 # Points of each pair.
 N_POINTS = len(_DIRECTIONS) + 1
+# Corners of the outline of a disc, twice as many as directions.
+_OCTAGON = 8
+# The slope below which a line lies on its ends.
+_LOW = 0.2
 # A face that is steeper to the normal than this cosine is not looked at.
 _STEEP = 0.1
+
+
+Outlined: TypeAlias = PolytopeCollider | FrustumCollider
 
 
 class Patch(NamedTuple):
@@ -52,39 +67,41 @@ class Patch(NamedTuple):
     points: tuple[Vec3, Vec3]  # of the first and of the second [m]
 
 
+class _Face(NamedTuple):
+    """The face of a solid that looks along a direction, or a line of it."""
+
+    normal: Vec3  # unit, outward
+    side: Vec3  # in it, of any length but for points [m]
+    is_face: bool | Bool[Array, ""]  # and no line
+
+
 class _Outline(NamedTuple):
     """A face or a segment, in a frame whose third axis is the normal; of shape (n_corners,)."""
 
     corners: Vec3  # [m]
-    sides: Vec3  # to the next corner; of a segment one
+    sides: Vec3  # to the next corner; of a segment the first one, and others along it or none
     slope: tuple[Float[Array, ""], Float[Array, ""]]  # of its plane, or along the segment
     steep: Bool[Array, ""]  # too much so to be looked at
+    is_face: bool | Bool[Array, ""]  # and no segment
 
     @staticmethod
-    def of(
-        solid: PolytopeCollider, corners: Vec3, normal: Vec3, origin: Vec3, frame: tuple
-    ) -> _Outline:
+    def of(corners: Vec3, face: _Face, origin: Vec3, frame: tuple) -> _Outline:
         def seen(v: Vec3) -> Vec3:
             return Vec3(*(dot(axis, v) for axis in frame))
 
-        corners, normal = seen(corners - origin), seen(normal)
-        if solid.has_faces:
+        corners, normal = seen(corners - origin), seen(face.normal)
+        if face.is_face is False:
+            sides = jax.tree.map(lambda leaf: leaf[1:] - leaf[:1], corners)
+            slope, steep = _along_segment(sides)
+        else:
             sides = jax.tree.map(lambda leaf: jnp.roll(leaf, -1) - leaf, corners)
             steep = jnp.abs(normal.z) < _STEEP
             upright = jnp.where(steep, 1.0, normal.z)
             slope = (-normal.x / upright, -normal.y / upright)
-        else:
-            sides = jax.tree.map(lambda leaf: leaf[1:] - leaf[:1], corners)
-            d = jax.tree.map(lambda leaf: leaf[0], sides)
-            across = d.x**2 + d.y**2
-            steep = across < _STEEP**2 * dot(d, d)
-            rise = safe_divide(d.z, across)
-            slope = (rise * d.x, rise * d.y)
-        return _Outline(corners, sides, slope, jax.lax.stop_gradient(steep))
-
-    @property
-    def is_face(self) -> bool:
-        return self.sides.x.shape[0] > 1
+            if face.is_face is not True:
+                of_face = slope, steep
+                slope, steep = tree_where(face.is_face, of_face, _along_segment(sides))
+        return _Outline(corners, sides, slope, jax.lax.stop_gradient(steep), face.is_face)
 
     def height(self, x: Array, y: Array) -> Array:
         """Of its plane over places [m]."""
@@ -102,13 +119,22 @@ class _Outline(NamedTuple):
         c, d = (jax.tree.map(lambda v: v[None], v) for v in (self.starts, self.sides))
         x, y, length = x[:, None] - c.x, y[:, None] - c.y, _length(d)
         beside = (d.x * y - d.y * x) * turn
-        if self.is_face:
-            return jnp.all(beside >= -slack * length, axis=1)
+        within = jnp.all(beside >= -slack * length, axis=1)
+        if self.is_face is True:
+            return within
         # Beside a segment that is so far off its own, the distance is the same to round-off.
         off = jnp.sqrt(jnp.finfo(x.dtype).eps) * length
         along = (d.x * x + d.y * y) / jnp.where(length > 0, length, 1.0)
         near = (jnp.abs(beside) <= off * length) & (along >= -slack) & (along <= length + slack)
-        return near[:, 0]
+        return jnp.where(self.is_face, within, near[:, 0])
+
+
+def _along_segment(sides: Vec3) -> tuple[tuple[Array, Array], Bool[Array, ""]]:
+    """The slope along the first side, and whether it is too steep."""
+    d = jax.tree.map(lambda leaf: leaf[0], sides)
+    across = d.x**2 + d.y**2
+    rise = safe_divide(d.z, across)
+    return (rise * d.x, rise * d.y), across < _STEEP**2 * dot(d, d)
 
 
 class _Corners(NamedTuple):
@@ -122,17 +148,66 @@ class _Corners(NamedTuple):
 
 def contact_patch(a: PolytopeCollider, b: PolytopeCollider) -> Patch:
     """The contact points of two polytopes in one frame, with outlines."""
-    axes = Axes.of(a, b)
-    exact = along_best(a, b, axes)
+    axes, n_a, n_b = Axes.of(a, b), len(a.offset), len(b.offset)
     size = jax.lax.stop_gradient(size_of(a, b))
+    planes = [
+        (_between(axes.normal, start, end), axes.separation[start:end])
+        for start, end in ((n_a, n_a + n_b), (0, n_a))
+        if start < end
+    ]
+    return _patch(a, b, along_best(a, b, axes), planes, size)
+
+
+def round_patch(a: Outlined, b: Outlined, exact: Separation) -> Patch:
+    """The contact points of two solids, one of them a frustum at least, whose separation is known,
+    in one frame."""
+    size = jax.lax.stop_gradient(_far(a) + _far(b))
+    planes = []
+    for normals in (_plane_normals(b), jax.tree.map(jnp.negative, _plane_normals(a))):
+        if len(normals.x) > 0:
+            fixed = jax.lax.stop_gradient((a, b, normals))
+            planes.append((normals, _separations(*fixed) + fixed[0].radius + fixed[1].radius))
+    return _patch(a, b, exact, planes, size)
+
+
+def _plane_normals(solid: Outlined) -> Vec3:
+    """Of its plane faces."""
+    if isinstance(solid, PolytopeCollider):
+        return solid.normal
+    return jax.tree.map(lambda leaf: jnp.stack([-leaf, leaf]), solid.axis)
+
+
+def _separations(a: Outlined, b: Outlined, normals: Vec3) -> Float[Array, " n"]:
+    """Along directions into the first [m]; -inf along such as are only filled up."""
+    found = jax.vmap(lambda n: -a.height(-n) - b.height(n))(normals)
+    return jnp.where(dot(normals, normals) > 0, found, -jnp.inf)
+
+
+def _far(solid: Outlined) -> Float[Array, ""]:
+    """How far its core is from the origin [m]."""
+    if isinstance(solid, PolytopeCollider):
+        return jnp.max(norm(solid.vertices))
+    return norm(solid.center) + solid.size
+
+
+def _patch(
+    a: Outlined,
+    b: Outlined,
+    exact: Separation,
+    planes: list[tuple[Vec3, Array]],
+    size: Float[Array, ""],
+) -> Patch:
+    """Of solids whose separation is known, and that of their cores along the normals of faces."""
     slack = 32 * jnp.finfo(size.dtype).eps * size
-    normal = _preferred(a, b, axes, exact, size)
+    normal = _preferred(planes, exact, a.radius + b.radius, size)
     lower, upper = _facing(a, -normal, slack), _facing(b, normal, slack)
-    frame = _frame(lower[0], normal)
+    frame = _frame(lower[0].side, normal)
     # The corners are found from a place nearby, so that few digits are lost.
     origin = jax.lax.stop_gradient(exact.point)
-    own = _Outline.of(a, *lower, origin, frame)
-    other = _Outline.of(b, *upper, origin, frame)
+    own, other = (
+        _Outline.of(_corners(solid, *found, frame), found[0], origin, frame)
+        for solid, found in ((a, lower), (b, upper))
+    )
     corners, valid = _overlap(own, other, slack)
 
     near = jnp.sqrt(jnp.finfo(size.dtype).eps) * size
@@ -141,20 +216,26 @@ def contact_patch(a: PolytopeCollider, b: PolytopeCollider) -> Patch:
     point = origin + frame[0] * found.x + frame[1] * found.y + normal * (found.below + b.radius)
     normal = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, gap.shape), normal)
     unused = empty | _repeated(found, near)
-    deepest = ~empty & (jnp.min(gap) <= exact.gap + slack)
-    unused = jnp.concatenate([unused, deepest[None]])
+    spare = ~empty & (jnp.min(gap) <= exact.gap + slack)
+    if isinstance(a, FrustumCollider) or isinstance(b, FrustumCollider):
+        on_face = jnp.logical_and(own.is_face, other.is_face)
+        spread = jnp.max(jnp.where(unused, -jnp.inf, gap)) - jnp.min(gap)
+        at_corner = norm(point - exact.point) <= near
+        unused |= jax.lax.stop_gradient(on_face & (spread > near) & at_corner)
+        length = jnp.where(own.is_face, _length(other.sides)[0], _length(own.sides)[0])
+        spare &= ~on_face & (spread <= _LOW * length)
+    unused = jnp.concatenate([unused, spare[None]])
     both = Separation(gap, normal, point), exact
     patch = jax.tree.map(lambda own, one: jnp.concatenate([own, one[None]]), *both)
     # What is open has numbers of a contact that there is.
     patch = tree_where(unused, jax.tree.map(lambda one: one[None], exact), patch)
     points = patch.point + patch.normal * patch.gap, patch.point
-    far = exact.gap + 2 * size_of(a, b)  # positive in any pose
+    far = exact.gap + 2 * (_far(a) + _far(b))  # positive in any pose
     return Patch(jnp.where(unused, far, patch.gap), patch.normal, points)
 
 
-def _frame(outline: Vec3, normal: Vec3) -> tuple[Vec3, Vec3, Vec3]:
-    """Two axes across the normal, the first along the first side of an outline, and the normal."""
-    side = jax.tree.map(lambda leaf: leaf[1] - leaf[0], outline)
+def _frame(side: Vec3, normal: Vec3) -> tuple[Vec3, Vec3, Vec3]:
+    """Two axes across the normal, the first along a side of an outline, and the normal."""
     side = side - normal * dot(normal, side)
     length = norm(side)
     first = side / jnp.where(length > 0, length, 1.0)
@@ -162,31 +243,33 @@ def _frame(outline: Vec3, normal: Vec3) -> tuple[Vec3, Vec3, Vec3]:
 
 
 def _preferred(
-    a: PolytopeCollider, b: PolytopeCollider, axes: Axes, exact: Separation, size: Array
+    planes: list[tuple[Vec3, Array]], exact: Separation, radii: Array, size: Array
 ) -> Vec3:
     """The normal of a face wherever it separates as much as any other direction, or nearly so.
 
     Round-off would choose among the normals of faces that lie on each other, and of their edges.
     """
-    n_a, n_b, separation = len(a.offset), len(b.offset), axes.separation
-    enough = jnp.max(separation) - jnp.sqrt(jnp.finfo(size.dtype).eps) / 16 * size
     normal = exact.normal
+    enough = exact.gap + radii
+    for _, separation in planes:
+        enough = jnp.maximum(enough, jnp.max(separation))
+    enough = jax.lax.stop_gradient(enough) - jnp.sqrt(jnp.finfo(size.dtype).eps) / 16 * size
     # That of the first solid, where both have one.
-    for start, end in ((n_a, n_a + n_b), (0, n_a)):
-        if start < end:
-            best = start + jnp.argmax(separation[start:end])
-            good = jnp.max(separation[start:end]) >= enough
-            normal = tree_where(good, pick(axes.normal, best), normal)
+    for normals, separation in planes:
+        good = jnp.max(separation) >= enough
+        normal = tree_where(good, pick(normals, jnp.argmax(separation)), normal)
     return normal
 
 
-def _facing(solid: PolytopeCollider, outward: Vec3, slack: Array) -> tuple[Vec3, Vec3]:
-    """The outline and the normal of the face that looks most along a direction, of those that
-    hold all points which are furthest along it; of a segment itself."""
+def _facing(solid: Outlined, outward: Vec3, slack: Array) -> tuple[_Face, Vec3]:
+    """The face that looks most along a direction, of those that hold all points which are furthest
+    along it, or a line; and its corners, of a frustum none."""
+    if isinstance(solid, FrustumCollider):
+        return _facing_round(solid, outward), outward
     outlines = solid.outlines
     assert outlines is not None
     if not solid.has_faces:
-        return outlines, outward
+        return _Face(outward, _first_side(outlines), False), outlines
     vertices, normals, offset, direction, outlines_now = jax.lax.stop_gradient(
         (solid.vertices, solid.normal, solid.offset, outward, outlines)
     )
@@ -201,7 +284,49 @@ def _facing(solid: PolytopeCollider, outward: Vec3, slack: Array) -> tuple[Vec3,
     # Of faces that look along it equally the first one, whatever round-off says.
     tie = jnp.sqrt(jnp.finfo(extent.dtype).eps) * jnp.arange(len(offset), dtype=extent.dtype)
     best = jnp.argmax(jnp.where(holds, dot(normals, direction) - tie, -jnp.inf))
-    return pick(outlines, best), pick(solid.normal, best)
+    corners = pick(outlines, best)
+    return _Face(pick(solid.normal, best), _first_side(corners), True), corners
+
+
+def _first_side(corners: Vec3) -> Vec3:
+    return jax.tree.map(lambda leaf: leaf[1] - leaf[0], corners)
+
+
+def _facing_round(solid: FrustumCollider, outward: Vec3) -> _Face:
+    """A disc or a line of the side."""
+    growth, rise = solid.top - solid.base, 2 * solid.half_height
+    slant = jnp.sqrt(growth**2 + rise**2)
+    away = radial(outward, solid.axis)
+    of_side = (away * rise - solid.axis * growth) / slant
+    across, along = norm(cross(outward, solid.axis)), dot(outward, solid.axis)
+    top = growth * across + rise * along > 0
+    sign = jnp.where(top, 1.0, -1.0)
+    # A cone has no disc at its apex.
+    is_disc = (along * sign > dot(outward, of_side)) & (jnp.where(top, solid.top, solid.base) > 0)
+    is_disc = jax.lax.stop_gradient(is_disc)
+    normal = tree_where(is_disc, solid.axis * sign, of_side)
+    side = tree_where(is_disc, solid.aside, solid.axis * rise + away * growth)
+    return _Face(normal, side, is_disc)
+
+
+def _corners(solid: Outlined, face: _Face, corners: Vec3, frame: tuple[Vec3, Vec3, Vec3]) -> Vec3:
+    """Of its outline, in turn; those of a disc from the first of the four directions on."""
+    if isinstance(solid, PolytopeCollider):
+        return corners
+    along, across = _DIRECTIONS[0]
+    first, normal = frame[0] * along + frame[1] * across, face.normal
+    first = radial(first, normal)
+    angle = jnp.asarray(2 * np.pi / _OCTAGON * np.arange(_OCTAGON), first.x.dtype)
+    cos, sin = jnp.cos(angle), jnp.sin(angle)
+    is_top = dot(normal, solid.axis) > 0
+    radius = jnp.where(is_top, solid.top, solid.base)
+    ring = (first * cos + cross(normal, first) * sin) * radius
+    disc = ring + (solid.center + normal * solid.half_height)
+    away, rise = radial(normal, solid.axis), solid.axis * solid.half_height
+    low = solid.center + away * solid.base - rise
+    high = solid.center + away * solid.top + rise
+    line = tree_where(jnp.arange(_OCTAGON) == 0, low, high)
+    return tree_where(jnp.asarray(face.is_face), disc, line)
 
 
 def _overlap(
@@ -217,10 +342,9 @@ def _overlap(
     # Faces are seen from outside, the first from below.
     within_a = fixed_a.covers(xb, yb, -1.0, slack)
     within_b = fixed_b.covers(xa, ya, 1.0, slack)
-    if a.is_face and not b.is_face:
-        within_b = jnp.zeros_like(within_b)
-    if b.is_face and not a.is_face:
-        within_a = jnp.zeros_like(within_a)
+    # No corner of a face is within a segment.
+    within_b &= jnp.logical_not(a.is_face) | b.is_face
+    within_a &= jnp.logical_not(b.is_face) | a.is_face
     crossings, cross_each_other = _crossings(a, b, slack)
     candidates.append(crossings)
     valid = jnp.concatenate([within_a, within_b, cross_each_other])
@@ -284,6 +408,10 @@ def _repeated(corners: _Corners, near: Array) -> Bool[Array, " n_corners"]:
     x, y = jax.lax.stop_gradient((corners.x, corners.y))
     apart = (x[:, None] - x[None]) ** 2 + (y[:, None] - y[None]) ** 2
     return jnp.any((apart <= near**2) & np.tri(len(x), k=-1, dtype=bool), axis=1)
+
+
+def _between(vector: Vec3, start: int, end: int) -> Vec3:
+    return jax.tree.map(lambda leaf: leaf[start:end], vector)
 
 
 def _length(d: Vec3) -> Array:

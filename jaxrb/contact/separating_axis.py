@@ -137,14 +137,14 @@ def _edges(a: PolytopeCollider, b: PolytopeCollider) -> Edges:
     doubt = 8 / _NEARLY * jnp.finfo(length.dtype).eps * apart * part
     separation = dot(normal, p - q) - jnp.where(part > 1, jax.lax.stop_gradient(doubt), 0.0)
     separation = jnp.where(bounds, separation, -jnp.inf)
-    on_a, on_b = _closest_points(p, d, q, e)
+    on_a, on_b = closest_points(p, d, q, e)
     apart = on_a - on_b
     distance = jax.lax.stop_gradient(norm(apart))
     edges = Edges(normal, separation, on_a, on_b, distance)
     return jax.tree.map(lambda leaf: leaf.reshape(-1), edges)
 
 
-def _closest_points(p: Vec3, d: Vec3, q: Vec3, e: Vec3) -> tuple[Vec3, Vec3]:
+def closest_points(p: Vec3, d: Vec3, q: Vec3, e: Vec3) -> tuple[Vec3, Vec3]:
     """The closest points of the segments p + s d and q + t e with s, t in [0, 1].
 
     Of parallel segments that lie beside each other, the middle of where they do.

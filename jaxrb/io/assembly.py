@@ -13,7 +13,6 @@ from ..impact import AbstractContactLaw, Coulomb, Frictionless
 from ..shapes import HalfSpace
 from ..simulate import PairLaw, World
 from .actuators import motors
-from .closest import ClosestPoints, solids_by_kind
 from .collision_filter import Contacts, Friction, Touch
 from .equalities import equalities
 from .geoms import geom_kind, group_shape, half_space, inertia_ellipsoid, is_solid
@@ -87,7 +86,7 @@ def assemble(mujoco: Any, model: Any, law_given: bool, losses: Losses) -> Assemb
     if model.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_GRAVITY:
         gravity = np.zeros(3)
     names = tuple(group.name for group in groups)
-    at_bodies = _at_bodies(names, bodies, used, contacts, losses)
+    at_bodies = _at_bodies(names, used, contacts, losses)
     at_obstacles = {}
     for i, name in enumerate(names if planes else ()):
         found = contacts.between(used[i], [[plane] for plane in planes])
@@ -140,32 +139,19 @@ def _touching_geoms(geoms: list[list[int]], fixed: list[int], contacts: Contacts
 
 def _at_bodies(
     names: tuple[str, ...],
-    bodies: list[RigidBody],
     used: list[list[int]],
     contacts: Contacts,
     losses: Losses,
 ) -> dict[tuple[int, int], Friction]:
     """The friction of each two bodies that touch."""
     found = {}
-    closest = ClosestPoints()
-    solids = [solids_by_kind(body.shape) for body in bodies]
     for i, own in enumerate(used):
         later = [j for j in range(i + 1, len(used)) if used[j]]
         for j, touch in zip(later, contacts.between(own, [used[j] for j in later]), strict=True):
             if not touch.touching:
                 continue
             both = f"{names[i]} and {names[j]}"
-            friction = _one(touch, both, "bodies touch as a whole", losses)
-            unknown = closest.unknown(solids[i], solids[j])
-            for a, b in sorted({tuple(sorted(pair)) for pair in unknown}):
-                losses.lost(
-                    "contact",
-                    both,
-                    f"the closest points of {a} and {b} are not known, so the bodies would "
-                    "pass through each other; capsules or meshes can stand for cylinders",
-                )
-            if not unknown:
-                found[i, j] = friction
+            found[i, j] = _one(touch, both, "bodies touch as a whole", losses)
     return found
 
 

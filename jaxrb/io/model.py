@@ -136,8 +136,7 @@ def load_model(
       report says which meshes are not convex.
     - Which bodies touch follows from contype, conaffinity, `exclude` and `pair`; a body and the one
       that carries it do not, unless a `pair` says so. Contacts are rigid: solref, solimp and the
-      solver's options count for nothing. Two solids whose closest points are not known, such as a
-      cylinder and a box, are not understood; without `strict` their bodies pass through each other.
+      solver's options count for nothing.
     - MuJoCo has no coefficient of restitution, so it is an argument, and the report says what
       was assumed without it. Sliding friction is `Coulomb`'s mu, by MuJoCo's rule the larger of
       the two geoms' (or that of the one with the higher priority), in a `PairLaw` where it

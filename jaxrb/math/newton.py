@@ -42,7 +42,7 @@ def newton3(residual: Residual, guess: Vec3, parameters: Any, iterations: int) -
 
     def improve(carry):
         x, _, count = carry
-        value, jacobian = _linearize(residual, x, parameters)
+        value, jacobian = linearize(residual, x, parameters)
         change = solve3(jacobian, value)
         converged = jnp.all(dot(change, change) <= enough * dot(x, x))
         return x - change, converged, count + 1
@@ -57,7 +57,7 @@ def _(residual, iterations, primals, tangents):
     _, dparameters = tangents
     x = keep_rule(partial(newton3, residual, iterations=iterations))(guess, parameters)
     _, change = sparse_jvp(partial(residual, x), (parameters,), (dparameters,))
-    _, jacobian = _linearize(residual, x, parameters)
+    _, jacobian = linearize(residual, x, parameters)
     return x, -solve3(jacobian, change)
 
 
@@ -73,7 +73,7 @@ def relative_error(residual: Vec3, size: Scalar) -> Float[Array, ""]:
     return jnp.max(relative) / allowed**2
 
 
-def _linearize(residual: Residual, x: Vec3, parameters: Any) -> tuple[Vec3, Mat3]:
+def linearize(residual: Residual, x: Vec3, parameters: Any) -> tuple[Vec3, Mat3]:
     """The residual and its Jacobian with respect to x."""
     value, push = jax.linearize(lambda x: residual(x, parameters), x)
     one, zero = jnp.ones_like(x.x), jnp.zeros_like(x.x)

@@ -61,7 +61,8 @@ class RESULTS(Codes):
         "The point of a body that is closest to an obstacle or a ball was not found: of a solid "
         "without closed form (Intersection, Difference, Implicit) it is sought from seeds; avoid "
         "details much smaller than the solid, edges in an Implicit, and faces that meet an "
-        "obstacle exactly flat."
+        "obstacle exactly flat. Of cylinders and cones that penetrate each other or an ellipsoid "
+        "deeply it may not be found either."
     )
     joint_violated = (
         "A body does not satisfy its joint at the start. Pinned to the world, its position must be "

@@ -292,10 +292,8 @@ def test_every_normal_of_an_ellipsoid_has_its_derivatives(solid):
 
 
 def test_unknown_pairs_are_refused():
-    with pytest.raises(ValueError, match="closest points of a Cylinder and a Box are not known"):
-        prepare(rb.Cylinder(0.1, 0.2), BOX)
-    with pytest.raises(ValueError, match="closest points of a Ellipsoid and a Cone"):
-        prepare(rb.Ellipsoid((1, 2, 3)), rb.Placed(rb.Cone(0.1, 0.2), (0.0, 0.0, 1.0)))
     cut = rb.Difference(rb.Sphere(1.0), rb.HalfSpace())
+    with pytest.raises(ValueError, match="closest points of a Cylinder and a Difference"):
+        prepare(rb.Cylinder(0.1, 0.2), cut)
     with pytest.raises(ValueError, match="closest points of a Difference and a Box are not known"):
         prepare(cut, BOX)
