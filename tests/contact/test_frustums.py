@@ -12,6 +12,7 @@ import pytest
 from helpers import before_releases, differences, quick_jit
 from scipy.optimize import minimize
 from scipy.spatial.transform import Rotation
+from test_manifolds import measured as patches
 from test_narrow_phase import BOX, CAPSULE, POLYHEDRON, distance_from
 
 import jaxrb as rb
@@ -244,27 +245,14 @@ def test_derivatives(first, second):
     forward, reverse = (quick_jit(jax.vmap(mode(of)))(x) for mode in (jax.jacfwd, jax.jacrev))
     np.testing.assert_allclose(forward, reverse, atol=1e-11)
     bend = quick_jit(jax.vmap(jax.hessian(lambda x: of(x)[0])))(x)
-    every, step = jax.jit(jax.vmap(of)), 1e-6
-    expected = jnp.stack(
-        [
-            (every(x.at[:, k].add(step)) - every(x.at[:, k].add(-step))) / (2 * step)
-            for k in range(7)
-        ],
-        axis=-1,
-    )
-    off = np.abs(forward - expected).max(axis=(1, 2)) / (1 + np.abs(expected).max(axis=(1, 2)))
-    # Within the step another feature may become the closest: seldom.
-    assert np.sum(off > 1e-6) <= 1
-    slope = quick_jit(jax.vmap(jax.grad(lambda x: of(x)[0])))
-    expected = jnp.stack(
-        [
-            (slope(x.at[:, k].add(step)) - slope(x.at[:, k].add(-step))) / (2 * step)
-            for k in range(7)
-        ],
-        axis=-1,
-    )
-    off = np.abs(bend - expected).max(axis=(1, 2)) / (1 + np.abs(expected).max(axis=(1, 2)))
-    assert np.sum(off > 1e-6) <= 1
+    slope = jax.grad(lambda x: of(x)[0])
+    step = 1e-6
+    for found, function in ((forward, jax.jit(jax.vmap(of))), (bend, quick_jit(jax.vmap(slope)))):
+        ends = [[function(x.at[:, k].add(h)) for h in (-step, step)] for k in range(7)]
+        expected = jnp.stack([(b - a) / (2 * step) for a, b in ends], axis=-1)
+        off = np.abs(found - expected).max(axis=(1, 2)) / (1 + np.abs(expected).max(axis=(1, 2)))
+        # Within the step another feature may become the closest: seldom.
+        assert np.sum(off > 1e-6) <= 1
 
 
 @pytest.mark.slow
@@ -295,19 +283,6 @@ def test_single_precision(first, second):
     np.testing.assert_allclose(gap[shallow], exact[shallow], rtol=0, atol=4e-6)
 
 
-def points(first, second):
-    """Gaps, normals and points of both, as a function of the pose."""
-    colliders = prepare(first, second, standing=True)
-
-    @jax.jit
-    @jax.vmap
-    def of(shift, quaternion):
-        found = patch(*colliders, Vec3.of(shift), Quat.of(quaternion).normalized())
-        return found.gap, found.normal.array(), *(point.array() for point in found.points)
-
-    return lambda *pose: tuple(np.asarray(x) for x in of(*map(jnp.asarray, pose)))
-
-
 TABLE = rb.Box((1.0, 1.0, 0.2))
 
 
@@ -318,7 +293,7 @@ def test_a_cylinder_stands_on_a_face():
     turn = Rotation.from_rotvec(np.stack([0 * tilt, tilt, 0 * tilt], axis=1))
     turn = turn * Rotation.from_rotvec(np.stack([0 * yaw, 0 * yaw, yaw], axis=1))
     place = np.tile([0.2, 0.1, 0.6], (16, 1))
-    gap, normal, _, on_second = points(TABLE, CYLINDER)(place, turn.as_quat(scalar_first=True))
+    gap, normal, _, on_second = patches(TABLE, CYLINDER)(place, turn.as_quat(scalar_first=True))
     np.testing.assert_allclose(normal, np.tile([0, 0, -1.0], (16, 5, 1)), atol=1e-15)
     rim = 0.3 * np.array([[1, 0.9], [-0.9, 1], [-1, -0.9], [0.9, -1]]) / np.hypot(1, 0.9)
     # In the frame of the first side of the face of the table.
@@ -345,7 +320,7 @@ def test_a_cylinder_stands_on_a_face():
     ],
 )
 def test_lines_of_sides_have_two_ends(first, second, shift, quaternion, ends):
-    gap, _, _, on_second = points(first, second)(np.array([shift]), np.array([quaternion], float))
+    gap, _, _, on_second = patches(first, second)(np.array([shift]), np.array([quaternion], float))
     used = gap[0] < 0.5
     np.testing.assert_allclose(gap[0, used], 0.0, atol=1e-15)
     found = on_second[0, used]
@@ -363,7 +338,7 @@ def test_least_gap_of_a_patch_is_that_of_the_solids(first, second):
     shift, quaternion = poses(200, 0.8, seed=8)
     quaternion[::4] += np.random.default_rng(9).normal(size=(50, 4)) * 1e-9
     exact, *_ = measured(first, second)(shift, quaternion)
-    gap, normal, on_first, on_second = points(first, second)(shift, quaternion)
+    gap, normal, on_first, on_second = patches(first, second)(shift, quaternion)
     apart = exact > 0
     np.testing.assert_allclose(gap[apart].min(axis=1), exact[apart], rtol=0, atol=1e-13)
     off = on_first - on_second - gap[..., None] * normal
