@@ -174,14 +174,14 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
 
     # First solve: the predictor of the interior, or the semismooth step.
     products = Complementarity.of(point, friction, pads)
-    aim = Complementarity(*(-x for x in products))
     missed = curnier_map(point.p, u, friction, branch)
-    first = _choose(
-        inner,
-        damped.change(interior.step(aim, None)[0], off),
-        smooth.change(missed, jnp.zeros_like(missed), eps),
-    )
-    du, dp, dq = respond(first, -w * stiff)
+
+    def change(aim: Complementarity, dp):
+        inside = damped.change(interior.step(aim, None)[0], off)
+        return _choose(inner, inside, smooth.change(missed, dp, eps))
+
+    aim = Complementarity(*(-x for x in products))
+    du, dp, dq = respond(change(aim, jnp.zeros_like(missed)), -w * stiff)
 
     def moving(aim: Complementarity, du, dp) -> Point:
         ds = du + off + damping[None, None] * dp
@@ -203,12 +203,7 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
         kappa[None] - products.cone - weight[None] * second_order.cone,
         -products.tangents - weight[None, None] * second_order.tangents,
     )
-    second = _choose(
-        inner,
-        damped.change(interior.step(aim, None)[0], off),
-        smooth.change(missed, dp, eps),
-    )
-    du, dp, dq = respond(second, -(w - eps * dq) * stiff)
+    du, dp, dq = respond(change(aim, dp), -(w - eps * dq) * stiff)
     step = moving(aim, du, dp)
     room = jnp.min(interior.longest(step, active), axis=0, initial=jnp.inf)
     size = jnp.where(inner, jnp.minimum(_STEP_TO_BOUNDARY * room, 1.0), 1.0)
