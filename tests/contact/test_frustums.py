@@ -196,7 +196,7 @@ def test_distance_by_minimisation():
     assert compared >= 8
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_known_gaps():
     """Closed forms: parallel axes, crossing axes, an apex over a face, discs on each other."""
     half, slant = np.sqrt(0.5), np.hypot(0.6, 0.35)
@@ -229,9 +229,7 @@ def numbers(first, second):
     return of
 
 
-@pytest.mark.parametrize(
-    ("first", "second"), [PAIRS[0], PAIRS[3], PAIRS[5], *before_releases(*PAIRS[1:3], PAIRS[4])]
-)
+@pytest.mark.parametrize(("first", "second"), [PAIRS[0], PAIRS[5], *before_releases(*PAIRS[1:5])])
 @pytest.mark.slow
 def test_derivatives(first, second):
     """Of gap, normal and point in both modes, and second ones of the gap, against differences."""
@@ -255,7 +253,7 @@ def test_derivatives(first, second):
         assert np.sum(off > 1e-6) <= 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_derivatives_where_nothing_is_unique():
     """They are finite in both modes, flat on each other, side by side and touching in corners."""
     for first, second, pose in [

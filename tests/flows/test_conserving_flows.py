@@ -32,7 +32,7 @@ every_flow = pytest.mark.parametrize("flow", FLOWS.values(), ids=FLOWS)
 every_flow_slowly = pytest.mark.parametrize(
     "flow",
     [
-        pytest.param(flow, id=name, marks=() if name == "QUAT.EM" else pytest.mark.slow)
+        pytest.param(flow, id=name, marks=() if name == "QUAT.EM" else pytest.mark.long)
         for name, flow in FLOWS.items()
     ],
 )

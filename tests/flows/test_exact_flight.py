@@ -179,7 +179,7 @@ def test_derivatives(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["after an impact", "a disc", "no spin"])
+@pytest.mark.parametrize("name", ["after an impact", *before_releases("a disc", "no spin")])
 def test_second_derivatives(name):
     """In all pairs of modes, against differences of the first ones."""
     x = jnp.concatenate([jnp.atleast_1d(jnp.asarray(n, float)) for n in SCENES[name]])
@@ -434,7 +434,7 @@ def test_pinned_bodies_are_refused():
         rb.simulate(world, state, rb.EventDriven(rb.ExactFlight(), 0.1), 1.0)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_gradients_of_a_batch_through_an_impact_in_both_precisions():
     """After the first impact of Case I, with respect to the initial spin."""
 

@@ -56,7 +56,7 @@ def test_a_bounce_with_drag_is_of_order_4(flow):
     assert errors[-1] < 3e-8
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_derivatives_by_a_load_in_both_modes_and_precisions():
     """Of the height after the bounce by the drag, against differences of its closed form."""
 

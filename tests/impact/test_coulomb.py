@@ -77,7 +77,7 @@ def test_known_slopes():
         assert "while" not in program.lower(x, known, slope).as_text()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_second_derivatives_from_known_slopes():
     """Against differences of the first ones."""
     x = problems(2)[:, 1:]

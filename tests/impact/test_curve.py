@@ -51,7 +51,7 @@ def test_refused():
         rb.impulse_curve(-jnp.eye(3), APPROACH, rb.Coulomb(0.3))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_precision_and_derivative():
     """In float32 to its round-off; derivatives by mu and v, through jit, against differences."""
     single = rb.impulse_curve(

@@ -313,7 +313,7 @@ class TestDerivatives:
             np.testing.assert_allclose(slope, ahead, atol=1e-5 * np.abs(ahead).max())
             assert np.abs(slope).max() > 1e-3
 
-    @pytest.mark.slow
+    @pytest.mark.long
     def test_hessians(self):
         x = _numbers("4a")
         numbers = differences(FORWARD, x, 1e-4)

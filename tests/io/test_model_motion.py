@@ -22,6 +22,7 @@ def write(tmp_path, body, after="", before=NO_CONTACT):
     return path
 
 
+@pytest.mark.long
 def test_a_driven_cart_with_two_poles(tmp_path):
     """Accelerations at a random state, and the motion after that, which MuJoCo's RK4 gives to
     1e-8: both are found with the second order of the scheme."""

@@ -11,7 +11,7 @@ import jax.flatten_util
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import differences, quick_jit
+from helpers import before_releases, differences, quick_jit
 from scipy.optimize import minimize
 from scipy.spatial import ConvexHull
 from scipy.spatial.transform import Rotation
@@ -215,7 +215,7 @@ def test_support(name):
 @pytest.mark.parametrize(
     "name",
     [
-        *(pytest.param(name, marks=pytest.mark.slow) for name in SOLIDS if name != "bumpy"),
+        *before_releases(*(name for name in SOLIDS if name != "bumpy")),
         "bumpy",
         "bowl",
     ],
@@ -262,7 +262,7 @@ def separations(shape, radius):
     return jax.jit(jax.vmap(of))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_derivatives_of_the_closest_point():
     """On a face, on an edge, at a corner, and in a hole, by centre and radius of the hole."""
     centers = jnp.array([[0.9, 0.2, 0.1], [0.75, 0.1, 0.95], [0.9, 0.8, 1.1], [0.2, 0.1, 0.6]])

@@ -198,7 +198,7 @@ def test_torus_and_its_derivatives():
     np.testing.assert_allclose(found, jax.jacobian(expected)(radii), atol=1e-8)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_derivatives_by_all_numbers():
     """Reverse mode against differences of fourth order, whose error is about 1e-9."""
 

@@ -38,7 +38,7 @@ def scene(height=1.5, spin=(2.0, 3.0, 1.0), e=1.0):
     return world, state
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_lens_bounces_on_its_rim_and_on_its_sides():
     world, state = scene()
     save = rb.SaveAt(every=10, impacts=16)

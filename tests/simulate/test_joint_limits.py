@@ -37,6 +37,7 @@ def swung(lower, angle, gravity, t1, dt=0.01):
 SWUNG = jax.jit(swung)
 
 
+@pytest.mark.long
 def test_a_limit_stops_a_rod():
     """At the angle, plastically, when the equation of the pendulum says; it then swings back."""
     inertia = float(ROD.inertia_matrix()[1, 1]) + LENGTH**2 / 4
@@ -63,6 +64,7 @@ def test_a_limit_stops_a_rod():
     assert (ratio >= 3.5).all() and (ratio <= 4.5).all()
 
 
+@pytest.mark.long
 def test_a_rod_that_leans_on_its_limit_stays_there():
     """And its angle is that of the limit, in derivatives too."""
     aslant = jnp.array([8.0, 0.0, -2.0])

@@ -82,6 +82,7 @@ def test_a_double_pendulum_swings_as_lagrange_says():
     assert 3.6 <= errors[0] / errors[1] <= 4.4
 
 
+@pytest.mark.long
 def test_derivatives_of_a_double_pendulum():
     """By gravity, mass, an anchor and the start, in both modes against differences of the fourth
     order, whose steps of 1e-3 leave 1e-9."""
@@ -109,6 +110,7 @@ def test_derivatives_of_a_double_pendulum():
     np.testing.assert_allclose(reverse, weights @ forward, atol=1e-10)
 
 
+@pytest.mark.long
 def test_a_loop_with_redundant_rows_goes_round():
     """Four bars, one of them the world: four hinges have 20 rows, of which 17 are independent. As a
     parallelogram its middle bar stays parallel to the ground."""

@@ -103,8 +103,10 @@ def test_a_box_that_spins_and_slides_does_so_in_every_lane():
         np.testing.assert_allclose(a, b[order], atol=1e-12)
     for lane in (0, 10, 16):
         alone = slid(0.3, jnp.asarray(DOWN[0]), velocity[lane], spins[lane], 0.3)
+        # By itself it is another program: a box that lies still does so to the solver's residual,
+        # 1e-10 of g dt.
         for a, b in zip(alone[:3], together[:3], strict=True):
-            np.testing.assert_allclose(a, b[lane], atol=1e-12)
+            np.testing.assert_allclose(a, b[lane], atol=1e-11)
     # Kinetic energy goes down, and mirror images stay mirror images.
     assert (np.abs(together[2][:, 2]) <= np.abs(spins) + 1e-12).all()
 
@@ -128,7 +130,7 @@ def test_forces_of_contact_carry_the_weight():
         rb.contact_forces(world, state((0, 0, 1)), rb.EventDriven(rb.ExactFlight(), None))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_forces_along_a_trajectory():
     """A box slides for 0.255 s, its friction mu m g against it, and then lies still; a batch has
     what each of its worlds has."""
@@ -161,7 +163,7 @@ def test_forces_along_a_trajectory():
         rb.simulate(world, start, method, 0.1, save=rb.SaveAt(final=True, contacts=True))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_derivatives_while_it_slides_and_after_it_has_stopped():
     """Of the distance v^2/(2 mu g), and of where it slides still, by speed and friction. The step
     in which it stops leaves an error of the order of the step."""
@@ -199,7 +201,7 @@ def thrown_box(x):
     return found, sol.successful
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_derivatives_through_impact_slide_stick_and_rest():
     """In both modes, against differences of the second order, whose truncation is 1e-8."""
     x = jnp.array([1.0, 0.25, 0.4, 2.0, 1.0])
@@ -269,7 +271,7 @@ def test_a_sphere_slides_and_then_rolls():
     np.testing.assert_allclose(final.position[0, 0], way, atol=1e-4)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_belt_takes_a_box_along():
     """A box that is set down on a belt is pulled with mu g until it moves with it."""
 
@@ -295,7 +297,7 @@ def rack(order):
     return state(places[order], velocity[order])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_impacts_at_one_time_are_symmetric_together():
     """Whatever the numbers of the balls; one after the other they are not."""
     world = rb.World(

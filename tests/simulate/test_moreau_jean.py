@@ -178,7 +178,8 @@ def test_jacobian_of_the_test():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("scheme", "theta"), [("implicit", 0.8), ("nearly_implicit", 0.5), ("semi_explicit", 0.7)]
+    ("scheme", "theta"),
+    [("implicit", 0.8), *before_releases(("nearly_implicit", 0.5), ("semi_explicit", 0.7))],
 )
 def test_the_steps_satisfy_the_equations_of_the_notes(scheme, theta):
     """(Moreau--Jean-theta) and its variants, corrected, evaluated in NumPy at what came out.
@@ -266,7 +267,7 @@ def rolled(numbers, dt=0.01, impacts="stepped", scheme="variational", t1=0.6):
     return jnp.concatenate([final.position[0], final.velocity[0], final.angular_velocity[0]])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", [*before_releases("variational"), "implicit"])
 def test_derivatives_of_rolling_in_both_modes(scheme):
     """Through sliding and sticking. The step in which the slip ends stays the same one."""
@@ -339,7 +340,7 @@ def test_located_is_event_driven():
     assert isinstance(located.flow, rb.LieVariational)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_batches_and_single_precision():
     """Worlds of a batch are those alone; float32 is near float64."""
     speeds = np.linspace(0.2, 1.4, 4)

@@ -112,7 +112,7 @@ def hills(z):
     return jnp.sqrt(z @ z) - 1.0 - 0.05 * jnp.sin(4 * z[0]) * jnp.cos(3 * z[1])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_ball_on_terrain():
     """It is reflected where a search by other means puts the nearest point of the terrain."""
     center = np.array([0.2, -0.1, -1.0])

@@ -95,7 +95,7 @@ def test_a_rod_swings_against_a_wall():
     )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_derivative_of_a_swing_against_a_wall():
     """By e and by the first angle, against differences, in both modes."""
     final = lambda x: against_a_wall(x).final.position[0, 0]  # noqa: E731

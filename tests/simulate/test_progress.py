@@ -50,7 +50,7 @@ def _no_bars():
     Bar.made.clear()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_steps_of_a_world():
     """Every stride of steps is reported, the trajectory is the same, and saving changes neither."""
     for save in (None, rb.SaveAt(every=100)):
