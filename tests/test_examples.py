@@ -23,7 +23,7 @@ def test_throw_to_target():
     assert last < 1e-3
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_throw_dice():
     """It lies level, and its derivative is not a small one."""
     import throw_dice
@@ -35,7 +35,7 @@ def test_throw_dice():
         np.testing.assert_allclose(differences, exact, atol=1e-8)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_powered_landing(tmp_path):
     import powered_landing as example
 
@@ -49,7 +49,7 @@ def test_powered_landing(tmp_path):
     assert (tmp_path / "powered_landing.png").stat().st_size > 10_000
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_continuous_time(tmp_path):
     import continuous_time as example
 

@@ -20,16 +20,19 @@ for the closest point, as single contacts have it; it is open where one of the f
 the least gap is that of the solids in every pose, and a corner about which a solid tips is not
 lost when another one becomes the deepest.
 
-The disc of a cylinder or a cone is an octagon of points of its rim, which has the furthest ones in
-the four directions among its corners; its side is the line that is closest. Neither turns as the
-solid turns about its axis, unless it is the first, with which the directions turn. What is beyond
-the octagon is touched at the closest point alone. That runs along the rim of a disc that rolls, so
-its place is never open then, not even as the disc lies flat or looks away: only a line that is
-nearly flat does without it.
+Of cylinders and cones six corners are taken, in six directions. The disc of one is a polygon of
+points of its rim, which has the furthest ones in these directions among its corners; its side is
+the line that is closest. Neither turns as the solid turns about its axis, unless it is the first,
+with which the directions turn. What is beyond the polygon is touched at the closest point alone.
+That runs along the rim of a disc that rolls, so its place is never open then, not even as the disc
+looks away: only a line that is nearly flat does without it. As a disc that rocks on a face goes
+through it, that point would run to the other side in no time; so it is drawn in there, as a rim
+is on a plane (`shapes.rim`).
 """
 
 from __future__ import annotations
 
+import math
 from functools import reduce
 from typing import NamedTuple, TypeAlias
 
@@ -39,17 +42,20 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from ..math import Vec3, cross, dot, norm, tree_where
-from ..math.safe import safe_divide
-from .colliders import FrustumCollider, PolytopeCollider, Separation, flatness
+from ..math.safe import safe_divide, safe_sqrt
+from ..shapes.rim import N_CORNERS, DrawnIn
+from .colliders import AbstractCollider, FrustumCollider, PolytopeCollider, Separation, flatness
 from .frustums import radial
 from .separating_axis import Axes, along_best, pick, size_of
 
 # Directions across the normal, whose furthest corners are taken.
 _DIRECTIONS = ((1.0, 0.9), (-0.9, 1.0), (-1.0, -0.9), (0.9, -1.0))
-# Points of each pair.
-N_POINTS = len(_DIRECTIONS) + 1
-# Corners of the outline of a disc, twice as many as directions.
-_OCTAGON = 8
+_ROUND_DIRECTIONS = tuple(
+    (math.cos(0.7 + 2 * math.pi * k / N_CORNERS), math.sin(0.7 + 2 * math.pi * k / N_CORNERS))
+    for k in range(N_CORNERS)
+)
+# Corners of the outline of a disc.
+_N_OUTLINE = 2 * N_CORNERS
 # The slope below which a line lies on its ends.
 _LOW = 0.2
 # A face that is steeper to the normal than this cosine is not looked at.
@@ -59,8 +65,18 @@ _STEEP = 0.1
 Outlined: TypeAlias = PolytopeCollider | FrustumCollider
 
 
+def _directions(*solids: AbstractCollider) -> tuple[tuple[float, float], ...]:
+    has_round = any(isinstance(solid, FrustumCollider) for solid in solids)
+    return _ROUND_DIRECTIONS if has_round else _DIRECTIONS
+
+
+def n_points(*solids: AbstractCollider) -> int:
+    """The contact points of a pair of solids with outlines."""
+    return len(_directions(*solids)) + 1
+
+
 class Patch(NamedTuple):
-    """The contact points of two solids, in the frame of the first; of shape (N_POINTS,)."""
+    """The contact points of two solids, in the frame of the first; of shape (n_points,)."""
 
     gap: Float[Array, " n_points"]  # [m]; large where fewer points touch
     normal: Vec3  # unit, into the first
@@ -204,14 +220,17 @@ def _patch(
     frame = _frame(lower[0].side, normal)
     # The corners are found from a place nearby, so that few digits are lost.
     origin = jax.lax.stop_gradient(exact.point)
+    # Those of a disc that is the first stay on it as it tilts.
+    side = _unit(lower[0].side)
+    directions = (side, cross(-lower[0].normal, side)), frame[:2]
     own, other = (
-        _Outline.of(_corners(solid, *found, frame), found[0], origin, frame)
-        for solid, found in ((a, lower), (b, upper))
+        _Outline.of(_corners(solid, *found, axes), found[0], origin, frame)
+        for solid, found, axes in zip((a, b), (lower, upper), directions, strict=True)
     )
     corners, valid = _overlap(own, other, slack)
 
     near = jnp.sqrt(jnp.finfo(size.dtype).eps) * size
-    found, empty = _furthest(corners, valid, near), ~jnp.any(valid)
+    found, empty = _furthest(corners, valid, near, _directions(a, b)), ~jnp.any(valid)
     gap = found.above - found.below - a.radius - b.radius
     point = origin + frame[0] * found.x + frame[1] * found.y + normal * (found.below + b.radius)
     normal = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, gap.shape), normal)
@@ -220,8 +239,8 @@ def _patch(
     if isinstance(a, FrustumCollider) or isinstance(b, FrustumCollider):
         on_face = jnp.logical_and(own.is_face, other.is_face)
         spread = jnp.max(jnp.where(unused, -jnp.inf, gap)) - jnp.min(gap)
-        at_corner = norm(point - exact.point) <= near
-        unused |= jax.lax.stop_gradient(on_face & (spread > near) & at_corner)
+        drawn_in = _drawn_in(a, b, (lower, upper), (own, other), exact, frame)
+        exact = tree_where(on_face & ~empty, drawn_in, exact)
         length = jnp.where(own.is_face, _length(other.sides)[0], _length(own.sides)[0])
         spare &= ~on_face & (spread <= _LOW * length)
     unused = jnp.concatenate([unused, spare[None]])
@@ -234,12 +253,47 @@ def _patch(
     return Patch(jnp.where(unused, far, patch.gap), patch.normal, points)
 
 
+def _drawn_in(
+    a: Outlined,
+    b: Outlined,
+    facing: tuple[tuple[_Face, Vec3], tuple[_Face, Vec3]],
+    outlines: tuple[_Outline, _Outline],
+    exact: Separation,
+    frame: tuple[Vec3, Vec3, Vec3],
+) -> Separation:
+    """The separation of faces, with the closest point drawn in where they are nearly parallel."""
+    (lower, upper), faces = outlines, [face for face, _ in facing]
+    # How the gap grows over places: the closest point is against it.
+    x, y = lower.slope[0] - upper.slope[0], lower.slope[1] - upper.slope[1]
+    slope = safe_sqrt(x**2 + y**2)
+    cos = 1 / jnp.sqrt(1 + slope**2)
+    radius = jnp.minimum(_disc_radius(a, faces[0]), _disc_radius(b, faces[1]))
+    change = DrawnIn.at(slope * cos)
+    shift = change.slope * radius * cos / jnp.where(slope > 0, slope, 1.0)
+    return Separation(
+        exact.gap + change.depth * radius,
+        exact.normal,
+        exact.point + frame[0] * (shift * x) + frame[1] * (shift * y),
+    )
+
+
+def _disc_radius(solid: Outlined, face: _Face) -> Float[Array, ""]:
+    """Of the disc that is its face; a polytope has none, and no end of it."""
+    if isinstance(solid, PolytopeCollider):
+        return jnp.full_like(solid.radius, jnp.inf)
+    return jnp.where(dot(face.normal, solid.axis) > 0, solid.top, solid.base)
+
+
 def _frame(side: Vec3, normal: Vec3) -> tuple[Vec3, Vec3, Vec3]:
     """Two axes across the normal, the first along a side of an outline, and the normal."""
-    side = side - normal * dot(normal, side)
-    length = norm(side)
-    first = side / jnp.where(length > 0, length, 1.0)
+    first = _unit(side - normal * dot(normal, side))
     return first, cross(normal, first), normal
+
+
+def _unit(vector: Vec3) -> Vec3:
+    """Of its direction; zero of none."""
+    length = norm(vector)
+    return vector / jnp.where(length > 0, length, 1.0)
 
 
 def _preferred(
@@ -309,14 +363,14 @@ def _facing_round(solid: FrustumCollider, outward: Vec3) -> _Face:
     return _Face(normal, side, is_disc)
 
 
-def _corners(solid: Outlined, face: _Face, corners: Vec3, frame: tuple[Vec3, Vec3, Vec3]) -> Vec3:
-    """Of its outline, in turn; those of a disc from the first of the four directions on."""
+def _corners(solid: Outlined, face: _Face, corners: Vec3, axes: tuple[Vec3, Vec3]) -> Vec3:
+    """Of its outline, in turn; those of a disc from the first of the directions on."""
     if isinstance(solid, PolytopeCollider):
         return corners
-    along, across = _DIRECTIONS[0]
-    first, normal = frame[0] * along + frame[1] * across, face.normal
+    along, across = _ROUND_DIRECTIONS[0]
+    first, normal = axes[0] * along + axes[1] * across, face.normal
     first = radial(first, normal)
-    angle = jnp.asarray(2 * np.pi / _OCTAGON * np.arange(_OCTAGON), first.x.dtype)
+    angle = jnp.asarray(2 * np.pi / _N_OUTLINE * np.arange(_N_OUTLINE), first.x.dtype)
     cos, sin = jnp.cos(angle), jnp.sin(angle)
     is_top = dot(normal, solid.axis) > 0
     radius = jnp.where(is_top, solid.top, solid.base)
@@ -325,7 +379,7 @@ def _corners(solid: Outlined, face: _Face, corners: Vec3, frame: tuple[Vec3, Vec
     away, rise = radial(normal, solid.axis), solid.axis * solid.half_height
     low = solid.center + away * solid.base - rise
     high = solid.center + away * solid.top + rise
-    line = tree_where(jnp.arange(_OCTAGON) == 0, low, high)
+    line = tree_where(jnp.arange(_N_OUTLINE) == 0, low, high)
     return tree_where(jnp.asarray(face.is_face), disc, line)
 
 
@@ -372,10 +426,15 @@ def _crossings(
     return jax.tree.map(lambda leaf: leaf.reshape(-1), found), valid.reshape(-1)
 
 
-def _furthest(corners: _Corners, valid: Bool[Array, " n_candidates"], near: Array) -> _Corners:
-    """Four of the corners, in turn."""
+def _furthest(
+    corners: _Corners,
+    valid: Bool[Array, " n_candidates"],
+    near: Array,
+    directions: tuple[tuple[float, float], ...],
+) -> _Corners:
+    """The corners that are taken, in turn."""
     x, y = jax.lax.stop_gradient((corners.x, corners.y))
-    chosen = [_most(along * x + across * y, valid) for along, across in _DIRECTIONS]
+    chosen = [_most(along * x + across * y, valid) for along, across in directions]
     places = [pick((x, y), index) for index in chosen]
     same = [_distance(places[k - 1], places[k]) <= near for k in range(len(places))]
 

@@ -6,10 +6,10 @@ from jaxtyping import Array, Float
 from ..math import Vec3
 from ..math.safe import safe_sqrt
 from .base import AbstractSolid, Moments, flat_sign, length_parameter
-from .circle import rim
 from .csg.normal_form import Surfaces, planes, quadric
 from .cylinder import rim_support
 from .point import Point
+from .rim import rim
 
 
 class Cone(AbstractSolid):

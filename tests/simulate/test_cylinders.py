@@ -11,6 +11,7 @@ import jaxrb as rb
 CAN = rb.RigidBody(rb.Cylinder(0.1, 0.15), 0.5)
 TABLE = rb.Placed(rb.Box((0.5, 0.5, 0.1)), (0.0, 0.0, -0.1))
 METHOD = rb.EventDriven(rb.LieVariational(), 0.01, on_zeno="rest")
+FLOOR = rb.HalfSpace()
 HALF = np.sqrt(0.5)
 
 
@@ -67,14 +68,75 @@ def test_a_can_that_falls_on_a_box_stands_on_it(fixed):
     np.testing.assert_allclose(final.angular_velocity[0, :2], 0.0, atol=1e-8)
 
 
+def rocked(tilt, t1, floor=FLOOR, corner=0.0):
+    """A can that stands on the point of its rim on the x-axis, tilted by an angle, and is let go,
+    without slip; the point is a corner of the hexagon by which its disc touches the floor."""
+    world = rb.World([CAN], [floor], contact_law=rb.Coulomb(2.0, 0.0))
+    c, s, zero = jnp.cos(tilt), jnp.sin(tilt), jnp.zeros_like(tilt)
+    place = jnp.stack([0.1 - 0.1 * c + 0.15 * s, zero, 0.1 * s + 0.15 * c])
+    turn = rb.lie.quaternion.multiply(
+        jnp.stack([jnp.cos(tilt / 2), zero, jnp.sin(tilt / 2), zero]),
+        jnp.array([np.cos(corner / 2), 0, 0, -np.sin(corner / 2)]),
+    )
+    return world, rb.simulate(world, state(place, turn), METHOD, t1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("floor", "corner"), [(FLOOR, 0.0), *before_releases((TABLE, 0.7))])
+def test_a_can_rocks_as_housners_block(floor, corner):
+    """It turns about one point of its rim, falls flat, and goes on about the opposite one: about
+    this the angular momentum stays, I + m (h^2 + r^2) times the new angular velocity (Housner, "The
+    behavior of inverted pendulum structures during earthquakes", 1963)."""
+    r, h, tilt = 0.1, 0.15, jnp.asarray(0.1)
+    moment = 0.5 * (3 * r**2 + 4 * h**2) / 12
+    ratio = (moment + 0.5 * (h**2 - r**2)) / (moment + 0.5 * (h**2 + r**2))
+    # It is flat after 0.098 s.
+    world, before = rocked(tilt, 0.09, floor, corner)
+    world, after = rocked(tilt, 0.11, floor, corner)
+    weight = 0.5 * -float(world.gravity[2])
+    start, flat = weight * (r * np.sin(0.1) + h * np.cos(0.1)), weight * h
+    # The scheme is of second order in the step.
+    np.testing.assert_allclose(rb.energy(world, before.final), start, atol=1e-3 * (start - flat))
+    left = (rb.energy(world, after.final) - flat) / (start - flat)
+    np.testing.assert_allclose(left, ratio**2, atol=2e-3)
+    assert after.final.angular_velocity[0, 1] < 0
+
+
 @pytest.mark.long
-@pytest.mark.xfail(strict=True, reason="the point on a rim jumps across a disc that rocks")
-@pytest.mark.parametrize("floor", [TABLE, rb.HalfSpace()])
-def test_a_can_that_rocks_gains_no_energy(floor):
+def test_the_derivative_of_rocking():
+    """Of where it is after it has gone through flat, by the tilt of its start."""
+
+    def final(tilt):
+        end = rocked(tilt[0], 0.13)[1].final
+        return jnp.concatenate([end.position[0], end.quaternion[0], end.angular_velocity[0]])
+
+    x = jnp.array([0.1])
+    expected = differences(jax.jit(final), x, step=1e-5)
+    for mode in (jax.jacfwd, jax.jacrev):
+        np.testing.assert_allclose(quick_jit(mode(final))(x), expected, rtol=0, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("floor", [FLOOR, *before_releases(TABLE)])
+def test_cans_that_rock_gain_no_energy(floor):
+    """Dropped with tilts from 1e-4 to 1, spinning and sliding."""
+    n, rng = 16, np.random.default_rng(0)
     world = rb.World([CAN], [floor], contact_law=rb.Coulomb(0.5, 0.0))
-    start = state([0.1, 0.0, 0.16], [1.0, 0.02, 0.01, 0.2])
-    final = rb.simulate(world, start, METHOD, 0.5).final
-    assert rb.energy(world, final) <= rb.energy(world, start)
+    tilt, azimuth = 10 ** np.linspace(-4, 0, n), rng.uniform(0, 2 * np.pi, n)
+    turn = [np.ones(n), tilt / 2 * np.cos(azimuth), tilt / 2 * np.sin(azimuth), rng.normal(size=n)]
+    moving = np.arange(n)[:, None] % 2
+    starts = jax.vmap(state)(
+        jnp.tile(jnp.array([0.1, 0, 0.22]), (n, 1)),
+        jnp.asarray(np.stack(turn, axis=1)),
+        jnp.asarray(moving * rng.normal(size=(n, 3)) * 0.3),
+        jnp.asarray(moving * rng.normal(size=(n, 3)) * [0.5, 0.5, 3.0]),
+    )
+    save = rb.SaveAt(ts=jnp.linspace(0, 0.6, 121))
+    sol = rb.simulate_batch(world, starts, METHOD, 0.6, save=save)
+    energy = jax.vmap(jax.vmap(lambda s: rb.energy(world, s)))(sol.states) / 0.5
+    # Of 2.2 J/kg. Steps of second order do not keep it to round-off while a rim rolls.
+    assert np.diff(energy, axis=1).max() < 0.01
+    assert np.all(energy[:, -1] < energy[:, 0])
 
 
 @pytest.mark.slow
@@ -95,7 +157,7 @@ def test_a_can_rolls_on_a_box_without_loss():
     np.testing.assert_allclose(final.quaternion, start.quaternion, rtol=0, atol=1e-10)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_stack_of_cans_stays():
     world = rb.World([CAN] * 3, [TABLE], contact_law=rb.Coulomb(0.5, 0.0))
     start = state([[0.0, 0, 0.15], [0.02, 0.01, 0.45], [0.0, -0.01, 0.75]])

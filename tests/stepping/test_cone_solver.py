@@ -227,7 +227,7 @@ def test_derivatives_are_those_of_differences(case):
     np.testing.assert_allclose(REVERSE(x, problem), forward, atol=1e-6 if spins else 1e-11)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_hessians_in_all_modes():
     velocity_before = np.array([[0.5, 0.2, -0.05, 0, 0, 0.3]])
     problem = tower(1, half=(0.1, 0.08, 0.05), velocity=velocity_before).problem()
