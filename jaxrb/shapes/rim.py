@@ -6,12 +6,13 @@ place to keep the new one up creates energy. So a rim that is nearly flat touche
 points that stay: those of the far side close as the disc goes through the plane, each by itself.
 The circle is drawn in by
 
-    b(s) = (1 - cos 30 deg) A (1 - s/A)^2,   b = 0 for s > A,
+    b(s) = (1 - cos 30 deg) s0 (1 - s/A)^2,   b = 0 for s > A,
 
-times its radius, for s the sine of its tilt, so that it is within the hexagon as the disc falls
-flat, and is itself beyond A = 0.05, where discs roll and wobble. Between them the gap is too large
-by up to 0.0026 radii. Forces act along its gradient, r (1 - b') from the axis instead of r, so that
-contacts that last keep the energy.
+times its radius, for s the sine of its tilt, s0 = 0.025 and A = 0.2. So it is within the hexagon as
+the disc falls flat, and is itself where discs roll and wobble. Between them the gap is too large:
+by 0.0027 radii at s = 0.02, where the hexagon ends, by 0.0008 at s = 0.1. Forces act along its
+gradient, r (1 - b') from the axis instead of r, so that contacts that last keep the energy; b' is
+small, as what goes from the hexagon to the circle falls on it by as much as these differ.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ from .base import AbstractSolid, flat_sign
 from .point import Point
 
 N_CORNERS = 6
-_LOW = 0.05
-_INSIDE = 1 - math.cos(math.pi / N_CORNERS)
+_LOW = 0.2  # A
+_DEEP = (1 - math.cos(math.pi / N_CORNERS)) * 0.025  # b(0)
 
 
 class DrawnIn(NamedTuple):
@@ -43,7 +44,7 @@ class DrawnIn(NamedTuple):
     def at(tilt: Float[Array, "..."]) -> DrawnIn:
         """At a tilt s, which is not negative."""
         left = jnp.maximum(1 - tilt / _LOW, 0.0)
-        return DrawnIn(_INSIDE * _LOW * left**2, -2 * _INSIDE * left)
+        return DrawnIn(_DEEP * left**2, -2 * _DEEP / _LOW * left)
 
 
 class Circle(AbstractSolid):
@@ -90,7 +91,7 @@ class Circle(AbstractSolid):
 
     def bounding_radius(self):
         """Of the points at which it is touched."""
-        return jnp.sqrt(((1 + 2 * _INSIDE) * self.radius) ** 2 + self.height**2)
+        return jnp.sqrt(((1 + 2 * _DEEP / _LOW) * self.radius) ** 2 + self.height**2)
 
 
 def rim(radius: Float[Array, ""], height: Float[Array, ""]) -> tuple[AbstractSolid, ...]:

@@ -84,12 +84,13 @@ def held_step(
         closed: the largest gap of a closed contact [m].
         known: the impulses of this step, if they have been found before.
     """
-    # A flight of no duration has no impulses.
-    held = held & (duration > 0)
+    # A flight of no duration has no impulses, nor has one that is none to round-off.
+    flies = t + duration > t
+    held = held & flies
     given = _Given(t, duration, phase, contacts, held, scene, closed)
     if known is not None:
         return _taken(flow, jax.lax.stop_gradient(known.lasting(held)), given)
-    guess = jax.tree.map(lambda x: jnp.where(duration > 0, x, 0.0), guess)
+    guess = jax.tree.map(lambda x: jnp.where(flies, x, 0.0), guess)
     return _found(flow, _search(flow, *jax.lax.stop_gradient((guess, given))), given)
 
 

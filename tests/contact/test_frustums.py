@@ -286,11 +286,11 @@ TABLE = rb.Box((1.0, 1.0, 0.2))
 
 def test_a_cylinder_stands_on_a_face():
     """A hexagon of points of its rim, which stay as it turns about its axis; the lowest point of
-    the rim at any tilt beyond 0.05, below which it is drawn in."""
-    yaw, tilt = np.linspace(0.0, 3.0, 20), np.repeat([0.0, 1e-9, 1e-4, 0.02, 0.1], 4)
+    the rim at any tilt beyond 0.2, below which it is drawn in."""
+    yaw, tilt = np.linspace(0.0, 3.0, 20), np.repeat([0.0, 1e-9, 1e-4, 0.02, 0.25], 4)
     turn = Rotation.from_rotvec(np.stack([0 * tilt, tilt, 0 * tilt], axis=1))
     turn = turn * Rotation.from_rotvec(np.stack([0 * yaw, 0 * yaw, yaw], axis=1))
-    place = np.tile([0.2, 0.1, 0.6], (20, 1))
+    place = np.tile([0.2, 0.1, 0.7], (20, 1))
     gap, normal, _, on_second = patches(TABLE, CYLINDER)(place, turn.as_quat(scalar_first=True))
     np.testing.assert_allclose(normal, np.tile([0, 0, -1.0], (20, 7, 1)), atol=1e-15)
     corners = on_second[0, :6, :2] - [0.2, 0.1]
@@ -303,10 +303,10 @@ def test_a_cylinder_stands_on_a_face():
         np.testing.assert_allclose(np.linalg.norm(away, axis=1), 0.3, atol=1e-14)
         np.testing.assert_allclose(on_second[k, :6], on_second[0, :6], atol=0.5 * tilt[k] + 1e-14)
         np.testing.assert_allclose(gap[k, :6], on_second[k, :6, 2] - 0.2, atol=1e-15)
-        inside = (1 - np.cos(np.pi / 6)) * 0.05 * max(1 - np.sin(tilt[k]) / 0.05, 0) ** 2
-        lowest = 0.4 - 0.4 * np.cos(tilt[k]) - 0.3 * np.sin(tilt[k])
+        inside = (1 - np.cos(np.pi / 6)) * 0.025 * max(1 - np.sin(tilt[k]) / 0.2, 0) ** 2
+        lowest = 0.5 - 0.4 * np.cos(tilt[k]) - 0.3 * np.sin(tilt[k])
         np.testing.assert_allclose(gap[k, 6], lowest + 0.3 * inside, atol=1e-15)
-        assert -1e-15 <= gap[k].min() - lowest <= 0.3 * 0.0026
+        assert -1e-15 <= gap[k].min() - lowest <= 0.3 * 0.0027
 
 
 @pytest.mark.parametrize(
@@ -338,8 +338,11 @@ def test_least_gap_of_a_patch_is_that_of_the_solids(first, second):
     exact, *_ = measured(first, second)(shift, quaternion)
     gap, normal, on_first, on_second = patches(first, second)(shift, quaternion)
     apart = exact > 0
-    # Discs that are flat to 1e-9 touch faces by six points.
-    np.testing.assert_allclose(gap[apart].min(axis=1), exact[apart], rtol=0, atol=3e-10)
+    missed = gap[apart].min(axis=1) - exact[apart]
+    assert missed.min() >= -1e-13
+    # Discs that are nearly flat on a face are drawn in, of radii up to 0.35.
+    assert missed.max() <= 0.35 * 0.0027
+    assert np.mean(missed > 3e-10) < 0.05
     off = on_first - on_second - gap[..., None] * normal
     # What is open has a large gap and the points of one that is not.
     used = apart[:, None] & (np.linalg.norm(off, axis=2) < 1e-12)
