@@ -99,7 +99,9 @@ def measured(first, second):
     return lambda *pose: tuple(np.asarray(x) for x in of(*map(jnp.asarray, pose)))
 
 
-@pytest.mark.parametrize(("first", "second"), PAIRS)
+@pytest.mark.parametrize(
+    ("first", "second"), [PAIRS[0], PAIRS[2], PAIRS[3], *before_releases(PAIRS[1], *PAIRS[4:])]
+)
 def test_gap_normal_and_point(first, second):
     shift, quaternion = poses(600, 0.7, seed=1)
     turns = Rotation.from_quat(quaternion, scalar_first=True).as_matrix()
@@ -131,7 +133,7 @@ def test_gap_normal_and_point(first, second):
     assert shallow > 0
 
 
-@pytest.mark.parametrize(("first", "second"), [(CYLINDER, CYLINDER), (CONE, BOX)])
+@pytest.mark.parametrize(("first", "second"), [(CYLINDER, CYLINDER), *before_releases((CONE, BOX))])
 def test_axes_that_are_nearly_parallel_or_perpendicular(first, second):
     """By 1e-12 to 1e-2, in which a foot on a rim depends on the last digits of the normal."""
     rng = np.random.default_rng(10)
@@ -270,7 +272,7 @@ def test_derivatives_where_nothing_is_unique():
             assert np.isfinite(quick_jit(mode(of))(x)).all()
 
 
-@pytest.mark.parametrize(("first", "second"), [PAIRS[0], PAIRS[4], PAIRS[5]])
+@pytest.mark.parametrize(("first", "second"), [PAIRS[0], *before_releases(PAIRS[4], PAIRS[5])])
 def test_single_precision(first, second):
     single = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), (first, second))
     shift, quaternion = (x.astype(np.float32) for x in poses(300, 0.7, seed=6))
