@@ -33,7 +33,8 @@ from .colliders import (
 from .ellipsoids import between_smooth, smooth_and_polytope
 from .frustum_and_polytope import frustum_and_polytope
 from .frustum_and_round import between_frustums, frustum_and_smooth
-from .patches import Outlined, Patch, contact_patch, round_patch
+from .outlines import Outlined
+from .patches import Patch, contact_patch, round_patch
 from .separating_axis import between_polytopes
 
 

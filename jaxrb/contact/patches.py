@@ -32,9 +32,8 @@ is on a plane (`shapes.rim`).
 
 from __future__ import annotations
 
-import math
 from functools import reduce
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -42,37 +41,29 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from ..math import Vec3, cross, dot, norm, tree_where
-from ..math.safe import safe_divide, safe_sqrt
-from ..shapes.rim import N_CORNERS, DrawnIn
-from .colliders import AbstractCollider, FrustumCollider, PolytopeCollider, Separation, flatness
-from .frustums import radial
+from ..math.safe import safe_sqrt
+from ..shapes.rim import DrawnIn
+from .colliders import AbstractCollider, FrustumCollider, PolytopeCollider, Separation
+from .outlines import (
+    Face,
+    Outline,
+    Outlined,
+    corners_of,
+    directions,
+    disc_radius,
+    facing,
+    length_across,
+    unit,
+)
 from .separating_axis import Axes, along_best, pick, size_of
 
-# Directions across the normal, whose furthest corners are taken.
-_DIRECTIONS = ((1.0, 0.9), (-0.9, 1.0), (-1.0, -0.9), (0.9, -1.0))
-_ROUND_DIRECTIONS = tuple(
-    (math.cos(0.7 + 2 * math.pi * k / N_CORNERS), math.sin(0.7 + 2 * math.pi * k / N_CORNERS))
-    for k in range(N_CORNERS)
-)
-# Corners of the outline of a disc.
-_N_OUTLINE = 2 * N_CORNERS
 # The slope below which a line lies on its ends.
 _LOW = 0.2
-# A face that is steeper to the normal than this cosine is not looked at.
-_STEEP = 0.1
-
-
-Outlined: TypeAlias = PolytopeCollider | FrustumCollider
-
-
-def _directions(*solids: AbstractCollider) -> tuple[tuple[float, float], ...]:
-    has_round = any(isinstance(solid, FrustumCollider) for solid in solids)
-    return _ROUND_DIRECTIONS if has_round else _DIRECTIONS
 
 
 def n_points(*solids: AbstractCollider) -> int:
     """The contact points of a pair of solids with outlines."""
-    return len(_directions(*solids)) + 1
+    return len(directions(*solids)) + 1
 
 
 class Patch(NamedTuple):
@@ -81,76 +72,6 @@ class Patch(NamedTuple):
     gap: Float[Array, " n_points"]  # [m]; large where fewer points touch
     normal: Vec3  # unit, into the first
     points: tuple[Vec3, Vec3]  # of the first and of the second [m]
-
-
-class _Face(NamedTuple):
-    """The face of a solid that looks along a direction, or a line of it."""
-
-    normal: Vec3  # unit, outward
-    side: Vec3  # in it, of any length but for points [m]
-    is_face: bool | Bool[Array, ""]  # and no line
-
-
-class _Outline(NamedTuple):
-    """A face or a segment, in a frame whose third axis is the normal; of shape (n_corners,)."""
-
-    corners: Vec3  # [m]
-    sides: Vec3  # to the next corner; of a segment the first one, and others along it or none
-    slope: tuple[Float[Array, ""], Float[Array, ""]]  # of its plane, or along the segment
-    steep: Bool[Array, ""]  # too much so to be looked at
-    is_face: bool | Bool[Array, ""]  # and no segment
-
-    @staticmethod
-    def of(corners: Vec3, face: _Face, origin: Vec3, frame: tuple) -> _Outline:
-        def seen(v: Vec3) -> Vec3:
-            return Vec3(*(dot(axis, v) for axis in frame))
-
-        corners, normal = seen(corners - origin), seen(face.normal)
-        if face.is_face is False:
-            sides = jax.tree.map(lambda leaf: leaf[1:] - leaf[:1], corners)
-            slope, steep = _along_segment(sides)
-        else:
-            sides = jax.tree.map(lambda leaf: jnp.roll(leaf, -1) - leaf, corners)
-            steep = jnp.abs(normal.z) < _STEEP
-            upright = jnp.where(steep, 1.0, normal.z)
-            slope = (-normal.x / upright, -normal.y / upright)
-            if face.is_face is not True:
-                of_face = slope, steep
-                slope, steep = tree_where(face.is_face, of_face, _along_segment(sides))
-        return _Outline(corners, sides, slope, jax.lax.stop_gradient(steep), face.is_face)
-
-    def height(self, x: Array, y: Array) -> Array:
-        """Of its plane over places [m]."""
-        c = jax.tree.map(lambda leaf: leaf[0], self.corners)
-        return c.z + self.slope[0] * (x - c.x) + self.slope[1] * (y - c.y)
-
-    @property
-    def starts(self) -> Vec3:
-        """Where the sides start."""
-        return jax.tree.map(lambda leaf, side: leaf[: len(side)], self.corners, self.sides)
-
-    def covers(self, x: Array, y: Array, turn: float, slack: Array) -> Bool[Array, " n_places"]:
-        """Whether places are within it, seen along the normal; its corners are in the order of
-        that turn."""
-        c, d = (jax.tree.map(lambda v: v[None], v) for v in (self.starts, self.sides))
-        x, y, length = x[:, None] - c.x, y[:, None] - c.y, _length(d)
-        beside = (d.x * y - d.y * x) * turn
-        within = jnp.all(beside >= -slack * length, axis=1)
-        if self.is_face is True:
-            return within
-        # Beside a segment that is so far off its own, the distance is the same to round-off.
-        off = jnp.sqrt(jnp.finfo(x.dtype).eps) * length
-        along = (d.x * x + d.y * y) / jnp.where(length > 0, length, 1.0)
-        near = (jnp.abs(beside) <= off * length) & (along >= -slack) & (along <= length + slack)
-        return jnp.where(self.is_face, within, near[:, 0])
-
-
-def _along_segment(sides: Vec3) -> tuple[tuple[Array, Array], Bool[Array, ""]]:
-    """The slope along the first side, and whether it is too steep."""
-    d = jax.tree.map(lambda leaf: leaf[0], sides)
-    across = d.x**2 + d.y**2
-    rise = safe_divide(d.z, across)
-    return (rise * d.x, rise * d.y), across < _STEEP**2 * dot(d, d)
 
 
 class _Corners(NamedTuple):
@@ -216,21 +137,21 @@ def _patch(
     """Of solids whose separation is known, and that of their cores along the normals of faces."""
     slack = 32 * jnp.finfo(size.dtype).eps * size
     normal = _preferred(planes, exact, a.radius + b.radius, size)
-    lower, upper = _facing(a, -normal, slack), _facing(b, normal, slack)
+    lower, upper = facing(a, -normal, slack), facing(b, normal, slack)
     frame = _frame(lower[0].side, normal)
     # The corners are found from a place nearby, so that few digits are lost.
     origin = jax.lax.stop_gradient(exact.point)
     # Those of a disc that is the first stay on it as it tilts.
-    side = _unit(lower[0].side)
-    directions = (side, cross(-lower[0].normal, side)), frame[:2]
+    side = unit(lower[0].side)
+    across = (side, cross(-lower[0].normal, side)), frame[:2]
     own, other = (
-        _Outline.of(_corners(solid, *found, axes), found[0], origin, frame)
-        for solid, found, axes in zip((a, b), (lower, upper), directions, strict=True)
+        Outline.of(corners_of(solid, *found, axes), found[0], origin, frame)
+        for solid, found, axes in zip((a, b), (lower, upper), across, strict=True)
     )
     corners, valid = _overlap(own, other, slack)
 
     near = jnp.sqrt(jnp.finfo(size.dtype).eps) * size
-    found, empty = _furthest(corners, valid, near, _directions(a, b)), ~jnp.any(valid)
+    found, empty = _furthest(corners, valid, near, directions(a, b)), ~jnp.any(valid)
     gap = found.above - found.below - a.radius - b.radius
     point = origin + frame[0] * found.x + frame[1] * found.y + normal * (found.below + b.radius)
     normal = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, gap.shape), normal)
@@ -239,9 +160,9 @@ def _patch(
     if isinstance(a, FrustumCollider) or isinstance(b, FrustumCollider):
         on_face = jnp.logical_and(own.is_face, other.is_face)
         spread = jnp.max(jnp.where(unused, -jnp.inf, gap)) - jnp.min(gap)
-        drawn_in = _drawn_in(a, b, (lower, upper), (own, other), exact, frame)
+        drawn_in = _drawn_in(a, b, (lower[0], upper[0]), (own, other), exact, frame)
         exact = tree_where(on_face & ~empty, drawn_in, exact)
-        length = jnp.where(own.is_face, _length(other.sides)[0], _length(own.sides)[0])
+        length = jnp.where(own.is_face, length_across(other.sides)[0], length_across(own.sides)[0])
         spare &= ~on_face & (spread <= _LOW * length)
     unused = jnp.concatenate([unused, spare[None]])
     both = Separation(gap, normal, point), exact
@@ -256,18 +177,18 @@ def _patch(
 def _drawn_in(
     a: Outlined,
     b: Outlined,
-    facing: tuple[tuple[_Face, Vec3], tuple[_Face, Vec3]],
-    outlines: tuple[_Outline, _Outline],
+    faces: tuple[Face, Face],
+    outlines: tuple[Outline, Outline],
     exact: Separation,
     frame: tuple[Vec3, Vec3, Vec3],
 ) -> Separation:
     """The separation of faces, with the closest point drawn in where they are nearly parallel."""
-    (lower, upper), faces = outlines, [face for face, _ in facing]
+    lower, upper = outlines
     # How the gap grows over places: the closest point is against it.
     x, y = lower.slope[0] - upper.slope[0], lower.slope[1] - upper.slope[1]
     slope = safe_sqrt(x**2 + y**2)
     cos = 1 / jnp.sqrt(1 + slope**2)
-    radius = jnp.minimum(_disc_radius(a, faces[0]), _disc_radius(b, faces[1]))
+    radius = jnp.minimum(disc_radius(a, faces[0]), disc_radius(b, faces[1]))
     change = DrawnIn.at(slope * cos)
     shift = change.slope * radius * cos / jnp.where(slope > 0, slope, 1.0)
     return Separation(
@@ -277,23 +198,10 @@ def _drawn_in(
     )
 
 
-def _disc_radius(solid: Outlined, face: _Face) -> Float[Array, ""]:
-    """Of the disc that is its face; a polytope has none, and no end of it."""
-    if isinstance(solid, PolytopeCollider):
-        return jnp.full_like(solid.radius, jnp.inf)
-    return jnp.where(dot(face.normal, solid.axis) > 0, solid.top, solid.base)
-
-
 def _frame(side: Vec3, normal: Vec3) -> tuple[Vec3, Vec3, Vec3]:
     """Two axes across the normal, the first along a side of an outline, and the normal."""
-    first = _unit(side - normal * dot(normal, side))
+    first = unit(side - normal * dot(normal, side))
     return first, cross(normal, first), normal
-
-
-def _unit(vector: Vec3) -> Vec3:
-    """Of its direction; zero of none."""
-    length = norm(vector)
-    return vector / jnp.where(length > 0, length, 1.0)
 
 
 def _preferred(
@@ -315,77 +223,7 @@ def _preferred(
     return normal
 
 
-def _facing(solid: Outlined, outward: Vec3, slack: Array) -> tuple[_Face, Vec3]:
-    """The face that looks most along a direction, of those that hold all points which are furthest
-    along it, or a line; and its corners, of a frustum none."""
-    if isinstance(solid, FrustumCollider):
-        return _facing_round(solid, outward), outward
-    outlines = solid.outlines
-    assert outlines is not None
-    if not solid.has_faces:
-        return _Face(outward, _first_side(outlines), False), outlines
-    vertices, normals, offset, direction, outlines_now = jax.lax.stop_gradient(
-        (solid.vertices, solid.normal, solid.offset, outward, outlines)
-    )
-    height = dot(direction, vertices)
-    furthest = height >= jnp.max(height) - slack
-    depth = offset[:, None] - dot(
-        jax.tree.map(lambda leaf: leaf[:, None], normals),
-        jax.tree.map(lambda leaf: leaf[None], vertices),
-    )
-    extent = jnp.max(norm(outlines_now)) + slack
-    holds = jnp.all(~furthest[None] | (depth <= 4 * flatness(extent.dtype) * extent), axis=1)
-    # Of faces that look along it equally the first one, whatever round-off says.
-    tie = jnp.sqrt(jnp.finfo(extent.dtype).eps) * jnp.arange(len(offset), dtype=extent.dtype)
-    best = jnp.argmax(jnp.where(holds, dot(normals, direction) - tie, -jnp.inf))
-    corners = pick(outlines, best)
-    return _Face(pick(solid.normal, best), _first_side(corners), True), corners
-
-
-def _first_side(corners: Vec3) -> Vec3:
-    return jax.tree.map(lambda leaf: leaf[1] - leaf[0], corners)
-
-
-def _facing_round(solid: FrustumCollider, outward: Vec3) -> _Face:
-    """A disc or a line of the side."""
-    growth, rise = solid.top - solid.base, 2 * solid.half_height
-    slant = jnp.sqrt(growth**2 + rise**2)
-    away = radial(outward, solid.axis)
-    of_side = (away * rise - solid.axis * growth) / slant
-    across, along = norm(cross(outward, solid.axis)), dot(outward, solid.axis)
-    top = growth * across + rise * along > 0
-    sign = jnp.where(top, 1.0, -1.0)
-    # A cone has no disc at its apex.
-    is_disc = (along * sign > dot(outward, of_side)) & (jnp.where(top, solid.top, solid.base) > 0)
-    is_disc = jax.lax.stop_gradient(is_disc)
-    normal = tree_where(is_disc, solid.axis * sign, of_side)
-    side = tree_where(is_disc, solid.aside, solid.axis * rise + away * growth)
-    return _Face(normal, side, is_disc)
-
-
-def _corners(solid: Outlined, face: _Face, corners: Vec3, axes: tuple[Vec3, Vec3]) -> Vec3:
-    """Of its outline, in turn; those of a disc from the first of the directions on."""
-    if isinstance(solid, PolytopeCollider):
-        return corners
-    along, across = _ROUND_DIRECTIONS[0]
-    first, normal = axes[0] * along + axes[1] * across, face.normal
-    first = radial(first, normal)
-    angle = jnp.asarray(2 * np.pi / _N_OUTLINE * np.arange(_N_OUTLINE), first.x.dtype)
-    cos, sin = jnp.cos(angle), jnp.sin(angle)
-    is_top = dot(normal, solid.axis) > 0
-    radius = jnp.where(is_top, solid.top, solid.base)
-    ring = (first * cos + cross(normal, first) * sin) * radius
-    disc = ring + (solid.center + normal * solid.half_height)
-    away, rise = radial(normal, solid.axis), solid.axis * solid.half_height
-    low = solid.center + away * solid.base - rise
-    high = solid.center + away * solid.top + rise
-    line = tree_where(jnp.arange(_N_OUTLINE) == 0, low, high)
-    return tree_where(jnp.asarray(face.is_face), disc, line)
-
-
-def _overlap(
-    a: _Outline, b: _Outline, slack: Array
-) -> tuple[_Corners, Bool[Array, " n_candidates"]]:
+def _overlap(a: Outline, b: Outline, slack: Array) -> tuple[_Corners, Bool[Array, " n_candidates"]]:
     """All that may be corners of where two outlines cover each other, and whether they are."""
     of_b, of_a = b.corners, a.corners
     candidates = [
@@ -407,13 +245,13 @@ def _overlap(
 
 
 def _crossings(
-    a: _Outline, b: _Outline, slack: Array
+    a: Outline, b: Outline, slack: Array
 ) -> tuple[_Corners, Bool[Array, " n_crossings"]]:
     """Where the sides of two outlines cross, seen along the normal."""
     p, d = (jax.tree.map(lambda v: v[:, None], v) for v in (a.starts, a.sides))
     q, e = (jax.tree.map(lambda v: v[None], v) for v in (b.starts, b.sides))
     determinant = d.x * e.y - d.y * e.x
-    long_a, long_b = jax.lax.stop_gradient((_length(d), _length(e)))
+    long_a, long_b = jax.lax.stop_gradient((length_across(d), length_across(e)))
     # Sides that are nearly parallel: the patch has other corners nearby.
     skew = jnp.abs(determinant) > jnp.sqrt(jnp.finfo(slack.dtype).eps) * long_a * long_b
     over = 1 / jnp.where(skew, determinant, 1.0)
@@ -430,11 +268,11 @@ def _furthest(
     corners: _Corners,
     valid: Bool[Array, " n_candidates"],
     near: Array,
-    directions: tuple[tuple[float, float], ...],
+    along: tuple[tuple[float, float], ...],
 ) -> _Corners:
     """The corners that are taken, in turn."""
     x, y = jax.lax.stop_gradient((corners.x, corners.y))
-    chosen = [_most(along * x + across * y, valid) for along, across in directions]
+    chosen = [_most(p * x + q * y, valid) for p, q in along]
     places = [pick((x, y), index) for index in chosen]
     same = [_distance(places[k - 1], places[k]) <= near for k in range(len(places))]
 
@@ -471,7 +309,3 @@ def _repeated(corners: _Corners, near: Array) -> Bool[Array, " n_corners"]:
 
 def _between(vector: Vec3, start: int, end: int) -> Vec3:
     return jax.tree.map(lambda leaf: leaf[start:end], vector)
-
-
-def _length(d: Vec3) -> Array:
-    return jnp.sqrt(jax.lax.stop_gradient(d.x**2 + d.y**2))
