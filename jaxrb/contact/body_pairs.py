@@ -17,7 +17,7 @@ from .base import AbstractContactSet
 from .clearance import Clearance, Reach, Separation, View
 from .colliders import AbstractCollider
 from .narrow_phase import may_fail, patch, separation
-from .patches import n_points as n_points_of_patch
+from .patches import n_places
 from .points import ContactPoints, Incidence, Points
 
 Pairs = tuple[tuple[int, int], ...]
@@ -149,7 +149,7 @@ def closest(
 
 def n_points(colliders: tuple[AbstractCollider, AbstractCollider]) -> int:
     """The contacts of each pair of stacked colliders, which follow one another."""
-    return n_points_of_patch(*colliders) if all(own.standing for own in colliders) else 1
+    return n_places(*colliders) if all(collider.standing for collider in colliders) else 1
 
 
 def of_each_contact(

@@ -168,9 +168,7 @@ def corners_of(solid: Outlined, face: Face, corners: Vec3, axes: tuple[Vec3, Vec
     first = radial(first, normal)
     angle = jnp.asarray(2 * np.pi / _N_OUTLINE * np.arange(_N_OUTLINE), first.x.dtype)
     cos, sin = jnp.cos(angle), jnp.sin(angle)
-    is_top = dot(normal, solid.axis) > 0
-    radius = jnp.where(is_top, solid.top, solid.base)
-    ring = (first * cos + cross(normal, first) * sin) * radius
+    ring = (first * cos + cross(normal, first) * sin) * disc_radius(solid, face)
     disc = ring + (solid.center + normal * solid.half_height)
     away, rise = radial(normal, solid.axis), solid.axis * solid.half_height
     low = solid.center + away * solid.base - rise

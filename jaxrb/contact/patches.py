@@ -61,7 +61,7 @@ from .separating_axis import Axes, along_best, pick, size_of
 _LOW = 0.2
 
 
-def n_points(*solids: AbstractCollider) -> int:
+def n_places(*solids: AbstractCollider) -> int:
     """The contact points of a pair of solids with outlines."""
     return len(directions(*solids)) + 1
 

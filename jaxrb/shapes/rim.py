@@ -59,7 +59,7 @@ class Circle(AbstractSolid):
     height: Float[Array, ""]
 
     def support_map(self, direction: Vec3):
-        """The one furthest point; for a direction along the axis to round-off that of (-1, 0).
+        """The furthest point, drawn in; for a direction along the axis that of (-1, 0).
 
         As the axis comes to the direction at an angle a, the point runs around the circle and its
         derivatives grow like radius/a: below a = eps^(1/3) they are those of a point that stays.
@@ -73,13 +73,12 @@ class Circle(AbstractSolid):
         stays = across < jnp.finfo(across.dtype).eps ** (1 / 3)
         x, y = (jnp.where(stays, jax.lax.stop_gradient(part), part) for part in (x, y))
         drawn_in = DrawnIn.at(across)
-        furthest = x * direction.x + y * direction.y - drawn_in.depth
-        # The gradient, moved along the direction to where it belongs.
-        out = 1 - drawn_in.slope
-        rise = furthest - out * (x * direction.x + y * direction.y)
+        along = x * direction.x + y * direction.y
+        # The gradient, and along the direction what makes it a point of that height.
+        out, rise = 1 - drawn_in.slope, drawn_in.slope * along - drawn_in.depth
         point = (Vec3(out * x, out * y, jnp.zeros_like(x)) + direction * rise) * self.radius
-        furthest = self.radius * furthest + self.height * direction.z
-        return furthest, Vec3(point.x, point.y, point.z + self.height)
+        height = self.radius * (along - drawn_in.depth) + self.height * direction.z
+        return height, Vec3(point.x, point.y, point.z + self.height)
 
     def distance_map(self, point: Vec3):
         """The distance of the circle that is not drawn in."""

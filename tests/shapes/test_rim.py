@@ -7,6 +7,7 @@ import pytest
 
 import jaxrb as rb
 from jaxrb.math import Vec3
+from jaxrb.shapes.rim import Circle
 
 RADIUS, HALF = 0.1, 0.15
 PARTS = rb.Cylinder(RADIUS, HALF).standing_parts()
@@ -50,7 +51,7 @@ def test_it_is_the_circle_but_for_small_tilts():
 def test_the_point_of_the_circle_is_well_within_the_hexagon_as_the_disc_goes_through_flat(azimuth):
     """Else it would take part in the impact of the far side, at a place that jumps."""
     heights, _ = touched(down(np.array([0.0, 1e-9, 1e-3]), azimuth))
-    circle = [k for k, part in enumerate(PARTS) if isinstance(part, type(PARTS[0]))]
+    circle = [k for k, part in enumerate(PARTS) if isinstance(part, Circle)]
     assert np.all(heights.max(axis=0) - heights[circle].max(axis=0) > 0.003 * RADIUS)
 
 
