@@ -95,13 +95,28 @@ class Dynamics(eqx.Module):
         error = work = jnp.zeros_like(phase.position.x[0])
         if self.velocity_dependent:
             rest = self._kicked(t, half_way, duration) - impulse
-            error = _relative(rest, impulse) / (64 * jnp.finfo(error.dtype).eps) ** 2
+            error = self._unsolved(rest, impulse, phase) / (64 * jnp.finfo(error.dtype).eps) ** 2
         if not self.conservative:
             own = self.wrench(t, half_way, working=True) * duration
             linear = dot(own.force, self.inertial.velocity(half_way))
             work = jnp.sum(linear + dot(own.torque, self.inertial.angular_velocity(half_way)))
         after = self.inertial.pushed(phase, impulse.force, impulse.torque)
         return Kick(after, error, work)
+
+    def _unsolved(self, rest: Wrench, impulse: Wrench, phase: Phase) -> Float[Array, ""]:
+        """The largest squared ratio, of any body, of what is left of the equation of the impulse to
+        that and the momenta.
+
+        In the metric of the kinetic energy: a controller has terms that all but cancel, and makes
+        torques of linear velocities, so that round-off of these may be more than the whole torque.
+        """
+
+        def size(of: Wrench):
+            turning = dot(of.torque, self.inertial.inertia.solve(of.torque))
+            return dot(of.force, of.force) / self.inertial.mass + turning
+
+        whole = size(impulse) + size(_momenta(phase))
+        return jnp.max(size(rest) / jnp.where(whole > 0, whole, 1.0))
 
     def _impulse(self, t: Time, phase: Phase, duration: Time) -> Wrench:
         if not self.velocity_dependent:
@@ -124,11 +139,15 @@ def _implicit(t, phase: Phase, duration, dynamics: Dynamics) -> Wrench:
     """The impulse J = duration * wrench(phase pushed by J/2)."""
 
     start = dynamics._kicked(t, phase, duration)
-    return _fixed_point(partial(_of_half_way, t, phase, duration, dynamics), start)
+    function = partial(_of_half_way, t, phase, duration, dynamics)
+    return _fixed_point(function, start, _momenta(phase))
 
 
-def _fixed_point(function: Callable[[Wrench], Wrench], start: Wrench) -> Wrench:
-    """Applies a function repeatedly until only round-off changes."""
+def _fixed_point(
+    function: Callable[[Wrench], Wrench], start: Wrench, added_to: Wrench | None = None
+) -> Wrench:
+    """Applies a function repeatedly until only round-off changes, that of the numbers to which the
+    result is added included: forces that all but cancel are no more exact than that."""
 
     def unfinished(carry):
         _, change, count = carry
@@ -137,7 +156,7 @@ def _fixed_point(function: Callable[[Wrench], Wrench], start: Wrench) -> Wrench:
     def improve(carry):
         x, _, count = carry
         following = function(x)
-        return following, _relative(following - x, following), count + 1
+        return following, _relative(following - x, following, added_to), count + 1
 
     far = jnp.full_like(start.force.x[0], jnp.inf)
     return jax.lax.while_loop(unfinished, improve, (start, far, jnp.zeros((), jnp.int32)))[0]
@@ -168,14 +187,23 @@ def _of_half_way(t, phase: Phase, duration, dynamics: Dynamics, impulse: Wrench)
     return dynamics._kicked(t, half_way, duration)
 
 
-def _relative(change: Wrench, whole: Wrench) -> Float[Array, ""]:
-    """The largest squared ratio of two impulses, of any body."""
+def _relative(change: Wrench, whole: Wrench, added_to: Wrench | None) -> Float[Array, ""]:
+    """The largest squared ratio of an impulse to the size of others, of any body."""
 
-    def ratio(a: Vec3, b: Vec3):
-        size = dot(b, b)
+    def ratio(a: Vec3, *others: Vec3):
+        size = sum(dot(b, b) for b in others)
         return jnp.max(dot(a, a) / jnp.where(size > 0, size, 1.0))
 
-    return jnp.maximum(ratio(change.force, whole.force), ratio(change.torque, whole.torque))
+    all_of = (whole,) if added_to is None else (whole, added_to)
+    return jnp.maximum(
+        ratio(change.force, *(each.force for each in all_of)),
+        ratio(change.torque, *(each.torque for each in all_of)),
+    )
+
+
+def _momenta(phase: Phase) -> Wrench:
+    """To which impulses are added, in the same frames."""
+    return Wrench(phase.linear_momentum, phase.angular_momentum)
 
 
 def _taken(tree, order: np.ndarray):
