@@ -14,6 +14,7 @@ import importlib
 from . import lie as lie, rotations as rotations
 from ._help import publish
 from .bodies import (
+    AttitudeTracking as AttitudeTracking,
     ConstantForce as ConstantForce,
     Damper as Damper,
     Distance as Distance,
@@ -22,12 +23,15 @@ from .bodies import (
     Hinge as Hinge,
     Motor as Motor,
     Pin as Pin,
+    PoseTracking as PoseTracking,
+    QuadrotorTracking as QuadrotorTracking,
     RigidBody as RigidBody,
     Slider as Slider,
     Spring as Spring,
     State as State,
     Thruster as Thruster,
     Torque as Torque,
+    TrackingError as TrackingError,
     Weld as Weld,
 )
 from .contact import Moving as Moving
@@ -107,6 +111,7 @@ from .simulate import (
     reaction_forces as reaction_forces,
     simulate as simulate,
     simulate_batch as simulate_batch,
+    tracking_errors as tracking_errors,
 )
 
 __version__ = "0.1.0"

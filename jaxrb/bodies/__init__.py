@@ -3,14 +3,19 @@
 from .dynamics import Dynamics as Dynamics
 from .forces import (
     AbstractLoad as AbstractLoad,
+    AbstractTracking as AbstractTracking,
+    AttitudeTracking as AttitudeTracking,
     ConstantForce as ConstantForce,
     Damper as Damper,
     Drag as Drag,
     Force as Force,
     Motor as Motor,
+    PoseTracking as PoseTracking,
+    QuadrotorTracking as QuadrotorTracking,
     Spring as Spring,
     Thruster as Thruster,
     Torque as Torque,
+    TrackingError as TrackingError,
     Wrench as Wrench,
 )
 from .inertial import Inertial as Inertial

@@ -11,9 +11,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from .._validate import real_array
 from ..bodies.forces.base import Time
 from ..bodies.forces.function import Function
+from ..bodies.forces.reference import pose_at
 from ..math import Quat, Vec3, norm, rotate, rotate_inverse
 from ..shapes.base import AbstractShape, shape_parameter
 from .base import Surface
@@ -58,19 +58,7 @@ class Moving(eqx.Module):
         Raises:
             ValueError: if the motion returns no such pair.
         """
-        found = self.motion(t, args)
-        if not isinstance(found, tuple | list) or len(found) != 2:
-            raise ValueError(
-                "Moving.motion must return a pair (position, quaternion) of shapes (3,) and (4,); "
-                f"got {_kind(found)}."
-            )
-        position, quaternion = (
-            real_array(value, f"The {name} that Moving.motion returns", shape).astype(t.dtype)
-            for value, name, shape in zip(
-                found, ("position", "quaternion"), ((3,), (4,)), strict=True
-            )
-        )
-        return Vec3.of(position), Quat.of(quaternion).normalized()
+        return pose_at(self.motion, t, args, "Moving.motion")
 
 
 class Motions(eqx.Module):
@@ -136,10 +124,3 @@ class Motions(eqx.Module):
         now, change = jax.jvp(velocity, (t,), (jnp.ones_like(t),))
         # Its size is a scale by which is decided what counts as grazing.
         return Surface(now, norm(jax.lax.stop_gradient(change)))
-
-
-def _kind(found: Any) -> str:
-    if isinstance(found, tuple | list):
-        return f"a {type(found).__name__} of length {len(found)}"
-    shape = getattr(found, "shape", None)
-    return repr(found) if shape is None else f"one array of shape {shape}"

@@ -21,6 +21,7 @@ from .observables import (
     pair_gaps as pair_gaps,
     potential_energy as potential_energy,
     reaction_forces as reaction_forces,
+    tracking_errors as tracking_errors,
 )
 from .pair_law import PairLaw as PairLaw
 from .results import RESULTS as RESULTS

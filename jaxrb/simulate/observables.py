@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..bodies import Inertial, State, stretch as stretches
+from ..bodies import AbstractTracking, Inertial, State, TrackingError, stretch as stretches
 from ..bodies.state import to_phase
 from ..math import Vec3, cross, dot, rotate, rotate_inverse
 from .system import build, loads_of, partners
@@ -86,6 +86,27 @@ def potential_energy(world: World, state: State) -> Float[Array, ""]:
 def energy(world: World, state: State) -> Float[Array, ""]:
     """Kinetic and potential energy of all bodies [J]."""
     return kinetic_energy(world, state) + potential_energy(world, state)
+
+
+def tracking_errors(
+    world: World, state: State, t: float | Float[Array, ""] = 0.0, args: Any = None
+) -> tuple[TrackingError, ...]:
+    """How far bodies are from what they are to follow: one for each `AttitudeTracking`,
+    `PoseTracking` and `QuadrotorTracking` in `World.forces`, in that order.
+
+    Args:
+        world, state: the bodies and how they move.
+        t: time [s].
+        args: of the references, as in `simulate`.
+    """
+    dtype = state.position.dtype
+    inertial = Inertial.of(world.bodies, dtype)
+    phase = to_phase(state, inertial)
+    return tuple(
+        load.error(t, phase, inertial, args)
+        for load in loads_of(world, dtype)
+        if isinstance(load, AbstractTracking)
+    )
 
 
 def linear_momentum(world: World, state: State, *, per_body: bool = False) -> Array:

@@ -146,7 +146,8 @@ def loads_of(world: World, dtype: DTypeLike) -> tuple[AbstractLoad, ...]:
     """All loads but constant forces, each with a potential or none: those of forces, and of the
     springs and dampers in joints."""
     others = (load for load in world.forces if not isinstance(load, ConstantForce))
-    known = [load.in_joints(world.joints, dtype) for load in others]
+    gravity = world.gravity.astype(dtype)
+    known = [load.in_joints(world.joints, dtype).under_gravity(gravity) for load in others]
     loads = (*known, *joint_loads(world.joints, dtype))
     return tuple(part for load in loads for part in load.parts())
 

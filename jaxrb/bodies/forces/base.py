@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Float
 
-from ...math import Quat, Vec3, cross, rotate
+from ...math import InertiaTensor, Quat, Vec3, cross, rotate
 from ..inertial import Inertial
 from ..joints.base import AbstractJoint
 from ..phase import Phase
@@ -84,6 +84,10 @@ class AbstractLoad(eqx.Module):
 
     def in_joints(self, joints: Sequence[AbstractJoint], dtype: DTypeLike) -> AbstractLoad:
         """The load with what it needs to know of the joints of its world, in a precision."""
+        return self
+
+    def under_gravity(self, gravity: Float[Array, "3"]) -> AbstractLoad:
+        """The load with what it needs to know of the gravity of its world, world frame [m/s^2]."""
         return self
 
     def parts(self) -> tuple[AbstractLoad, ...]:
@@ -170,7 +174,12 @@ def velocity(phase: Phase, inertial: Inertial, index: int) -> Vec3:
 
 def angular_velocity(phase: Phase, inertial: Inertial, index: int) -> Vec3:
     """The angular velocity of one body, body frame [rad/s]."""
-    return _row(inertial.inertia, index).solve(of_body(phase.angular_momentum, index))
+    return inertia(inertial, index).solve(of_body(phase.angular_momentum, index))
+
+
+def inertia(inertial: Inertial, index: int) -> InertiaTensor:
+    """The inertia tensor of one body about its centre of mass, body frame [kg m^2]."""
+    return _row(inertial.inertia, index)
 
 
 def _row(tree: Tree, index: int) -> Tree:

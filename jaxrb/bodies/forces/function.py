@@ -39,3 +39,13 @@ class Function(eqx.Module):
                     "simulate(..., args=...)."
                 )
             raise
+
+
+def kind(found: Any) -> str:
+    """What a function returned in place of several arrays, for messages."""
+    shape = getattr(found, "shape", None)
+    if shape is not None:
+        return f"one array of shape {shape}"
+    if isinstance(found, tuple | list):
+        return f"a {type(found).__name__} of length {len(found)}"
+    return repr(found)

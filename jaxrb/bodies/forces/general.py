@@ -14,7 +14,7 @@ from ..inertial import Inertial
 from ..phase import Phase
 from ..state import State, from_phase
 from .base import AbstractLoad, Time, Wrench, cast
-from .function import Function
+from .function import Function, kind
 from .source import still
 
 
@@ -85,7 +85,7 @@ class Force(AbstractLoad):
         if not isinstance(found, tuple | list) or len(found) != 2:
             raise ValueError(
                 "Force.function must return a pair (forces, torques), both of shape "
-                f"{shape}; got {_kind(found)}."
+                f"{shape}; got {kind(found)}."
             )
         force, torque = (
             Vec3.of(
@@ -100,12 +100,3 @@ class Force(AbstractLoad):
             return AbstractLoad.potential(self, phase)
         energy = self.potential_energy(still(phase))
         return cast(real_array(energy, "What Force.potential returns", ()), phase)
-
-
-def _kind(found: Any) -> str:
-    shape = getattr(found, "shape", None)
-    if shape is not None:
-        return f"one array of shape {shape}"
-    if isinstance(found, tuple | list):
-        return f"a {type(found).__name__} of length {len(found)}"
-    return repr(found)
