@@ -49,6 +49,19 @@ def test_powered_landing(tmp_path):
     assert (tmp_path / "powered_landing.png").stat().st_size > 10_000
 
 
+@pytest.mark.slow
+def test_quadrotor_recovery(tmp_path):
+    import quadrotor_recovery as example
+
+    # The example's own arithmetic is NumPy's.
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        impacts, distance, psi = example.main(tmp_path)
+    assert impacts >= 1
+    assert distance < 1e-3
+    assert psi < 1e-6
+    assert (tmp_path / "quadrotor_recovery.png").stat().st_size > 10_000
+
+
 @pytest.mark.long
 def test_continuous_time(tmp_path):
     import continuous_time as example
