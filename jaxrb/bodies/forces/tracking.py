@@ -4,7 +4,7 @@ The attitude error is that of the matrix R_d^T R itself, not of any of its coord
 neither on a parametrization nor on the sign of quaternions, so nothing unwinds. T. Lee, M. Leok and
 N. H. McClamroch, *Geometric tracking control of a quadrotor UAV on SE(3)*, 49th IEEE Conference on
 Decision and Control (2010), DOI 10.1109/CDC.2010.5717652; of an attitude alone: F. Bullo and
-A. D. Lewis, *Geometric control of mechanical systems* (2005), chapter 11.
+A. D. Lewis, *Geometric control of mechanical systems* (2005).
 """
 
 from __future__ import annotations
