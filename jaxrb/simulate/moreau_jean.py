@@ -56,11 +56,13 @@ class MoreauJean(AbstractMethod):
       without an impact, they are right.
 
     With `impacts="stepped"` bodies penetrate what they hit by up to their speed times dt, and stay
-    there where they come to rest. The law of impact is Newton's, with the velocity at the start of
-    the step; of `Coulomb` the hypothesis of restitution is not used. A time to save within a step
-    is reached by a shorter step. A step whose equations are not solved is taken in parts, down
-    to 1/1024 of it, each a step of the same scheme: a shorter step has smaller forces and turns to
-    solve for. What even that does not solve ends the simulation, with the code
+    there where they come to rest; joints go as far beyond their limits. The law of impact is
+    Newton's, with the velocity at the start of the step; of `Coulomb` the hypothesis of restitution
+    is not used. Joints hold to round-off at the end of each step, in place and in rate, and are of
+    order 2 with the variational scheme, whose energy does not drift, and with theta = 1/2. A time
+    to save within a step is reached by a shorter step. A step whose equations are not solved is
+    taken in parts, down to 1/1024 of it, each a step of the same scheme: a shorter step has smaller
+    forces and turns to solve for. What even that does not solve ends the simulation, with the code
     `held_contacts_not_solved` or `nonlinear_solve_failed`.
 
     Attributes:
@@ -68,11 +70,14 @@ class MoreauJean(AbstractMethod):
         theta: of the theta schemes, from 1/2 (of order 2 without contacts) to 1 (damped).
         scheme: "variational" is Moreau's midpoint rule around the free flight of Tran and Leok:
             free bodies keep energy and angular momentum to round-off, what rests does not
-            move, and contacts never create energy. The others are the theta schemes of Siconos
-            (in the notes on Newton and Euler's equations, *Time integration scheme*), for
-            `impacts="stepped"` alone: "implicit" takes loads and contacts at the end of the step
+            move, and contacts never create energy. In worlds with joints it is the step of
+            "located", with impacts at its start: contacts and joints act at both of its ends, and
+            Newton's restitution with friction may create energy. The others are the theta schemes
+            of Siconos (in the notes on Newton and Euler's equations, *Time integration scheme*),
+            for `impacts="stepped"` alone: "implicit" takes loads and contacts at the end of the step
             by Newton's rule, "nearly_implicit" contacts where they were at its start,
-            "semi_explicit" loads too.
+            "semi_explicit" loads too. In all three joints are held at the end of the step, and
+            put right where they have drifted in it.
         impacts: "located" or "stepped"; by default "located" with the variational scheme.
         tolerance: the largest gap of a closed contact [m], at least the round-off of the gap. With
             `impacts="stepped"` a contact takes part in a step if gap + (dt/2) u_n is not
@@ -83,8 +88,9 @@ class MoreauJean(AbstractMethod):
             with `impacts="stepped"` does. By default only round-off.
 
     Raises:
-        ValueError: naming the argument that is not understood; in `simulate` if the world has
-            joints, or a contact law that is neither `Frictionless` nor `Coulomb`.
+        ValueError: naming the argument that is not understood; in `simulate` with
+            `impacts="stepped"` if the world has a contact law that is neither `Frictionless` nor
+            `Coulomb`.
     """
 
     dt: float | Float[Array, ""] | None
@@ -148,8 +154,6 @@ class MoreauJean(AbstractMethod):
         return located.chosen(world)
 
     def prepare(self, world, state):
-        if world.joints:
-            raise ValueError('impacts="stepped" does not know joints: World.joints must be empty.')
         laws = (world.contact_law, *(special.law for special in world.pair_laws))
         for law in laws:
             if not isinstance(law, Frictionless | Coulomb):
@@ -160,7 +164,7 @@ class MoreauJean(AbstractMethod):
         return for_flow(LieVariational(), state)
 
     def build(self, world, state, args):
-        return build(world, state, args, standing=True)
+        return build(world, state, args, standing=True, pivots=False)
 
     @property
     def flight(self):

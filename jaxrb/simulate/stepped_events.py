@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import abc
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from ..bodies import Phase
 from ..flows import AbstractFlow
+from ..stepping.held_step import Impulses
+from ..stepping.joined_step import joined_step
 from ..stepping.moreau_step import Stepped, Surroundings, moreau_step
-from ..stepping.scene import Impulse
-from ..stepping.theta_step import Rule, theta_step
+from ..stepping.put_right import no_shift
+from ..stepping.scene import Scene
+from ..stepping.theta_step import Known, Rule, theta_step
 from .events import AbstractEvents, Flown, NoContacts
 from .lasting_events import scene_of
 from .system import System
@@ -23,17 +27,26 @@ class AbstractScheme(eqx.Module):
     """A way to make one step with impacts in it."""
 
     @abc.abstractmethod
+    def nothing(self, scene: Scene, t, phase: Phase) -> Any:
+        """The impulses before the first step."""
+
+    @abc.abstractmethod
     def step(
-        self, flow: AbstractFlow, t, duration, phase, known: Impulse, around: Surroundings
+        self, flow: AbstractFlow, t, duration, phase: Phase, known: Any, around: Surroundings
     ) -> Stepped:
         """One step from a phase at a time [s], given the impulses of the one before."""
 
 
 class Variational(AbstractScheme):
-    """Moreau's midpoint rule around a flow."""
+    """Moreau's midpoint rule around a flow, and for joined bodies a step that holds joints."""
+
+    def nothing(self, scene, t, phase):
+        none = scene.nothing(scene.rows(t, phase))
+        return none if scene.joints is None else Impulses(none, none)
 
     def step(self, flow, t, duration, phase, known, around):
-        return moreau_step(flow, t, duration, phase, known, around)
+        step = moreau_step if around.scene.joints is None else joined_step
+        return step(flow, t, duration, phase, known, around)
 
 
 class Theta(AbstractScheme):
@@ -41,19 +54,25 @@ class Theta(AbstractScheme):
 
     rule: Rule = eqx.field(static=True)
 
+    def nothing(self, scene, t, phase):
+        none = scene.nothing(scene.rows(t, phase))
+        return Known(none, None if scene.joints is None else no_shift(scene, phase))
+
     def step(self, flow, t, duration, phase, known, around):
-        return theta_step(self.rule, t, duration, phase, known, around)
+        return theta_step(self.rule, flow, t, duration, phase, known, around)
 
 
 class Carried(eqx.Module):
     """The mode of a world that is stepped.
 
     Attributes:
-        impulse: of the last step, from which those of the next are sought [N s].
+        impulses: of the last step, from which those of the next are sought.
+        contact: of contacts in the last step [N s].
         lost: whether the closest point of a contact was not found in it.
     """
 
-    impulse: Impulse
+    impulses: Any
+    contact: Float[Array, "3 n_contacts"]
     lost: Bool[Array, ""]
 
 
@@ -73,16 +92,15 @@ class SteppedContacts(AbstractEvents):
 
     def initial_mode(self, t, phase):
         scene = scene_of(self.system)
-        return Carried(scene.nothing(scene.rows(t, phase)), jnp.zeros((), bool))
+        contact = scene.nothing(scene.rows(t, phase)).contact
+        return Carried(self.scheme.nothing(scene, t, phase), contact, jnp.zeros((), bool))
 
     def flow(self, scheme, t, duration, phase, mode: Carried, known=None, contacts=None):
-        scene, restitution = scene_of(self.system), self._restitution
-        if scene.turning is not None:
-            pressing = np.array(scene.turning.sources)
-            restitution = jnp.concatenate([restitution, restitution[pressing]])
+        scene = scene_of(self.system)
+        restitution = scene.of_sources(scene.beside_contacts(self._restitution, 0.0))
         around = Surroundings(scene, restitution, self.tolerance)
-        step = self.scheme.step(scheme, t, duration, phase, mode.impulse, around)
-        carried = Carried(jax.lax.stop_gradient(step.impulse), step.lost)
+        step = self.scheme.step(scheme, t, duration, phase, mode.impulses, around)
+        carried = Carried(*jax.lax.stop_gradient((step.impulses, step.contact)), step.lost)
         error = jnp.maximum(step.error, step.missed)
         return Flown(step.phase, error, step.work, carried, step.missed <= 1)
 
@@ -90,7 +108,7 @@ class SteppedContacts(AbstractEvents):
         flown = self.flow(scheme, t, duration, phase, self.initial_mode(t, phase))
         contacts = self.system.contacts
         n_contacts = 0 if contacts is None else contacts.number
-        return flown.mode.impulse.contact[:, :n_contacts], flown.error <= 1
+        return flown.mode.contact[:, :n_contacts], flown.error <= 1
 
     def contacts(self, t, phase):
         return None

@@ -228,7 +228,8 @@ def _displaced(
     time = jnp.where(duration > 0, duration, 1.0)
     slip = scene.moved(rows, phase, step.phase, rows.rolled(after).slip(phase, step.phase))
     slip = slip / time - 0.5 * (rows.drift + after.drift)
-    moved = jnp.concatenate([(after.gap / time)[None], slip[1:]])
+    opened = after.gap - jnp.minimum(rows.gap, 0.0) if scene.sinks else after.gap
+    moved = jnp.concatenate([(opened / time)[None], slip[1:]])
     moved = Impulse(moved, scene.violation(step.phase) / time)
     before = problem.contact_velocity(problem.free) - rows.drift
     turned = scene.seen_from(after, rows, _turned(before, moved.contact))

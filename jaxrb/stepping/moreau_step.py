@@ -22,7 +22,7 @@ velocity in the mean. This never creates energy.
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -64,7 +64,8 @@ class Stepped(NamedTuple):
     """The result of a step."""
 
     phase: Phase
-    impulse: Impulse
+    impulses: Any  # from which those of the next step are sought
+    contact: Float[Array, "3 n_contacts"]  # impulses of contacts in the whole step [N s]
     error: Float[Array, ""]  # of the equations of motion, relative to the one allowed
     missed: Float[Array, ""]  # residual of the cone problems, relative to the one allowed
     work: Float[Array, ""] | None  # of loads without a potential [J]
@@ -74,7 +75,7 @@ class Stepped(NamedTuple):
 def moreau_step(
     flow: AbstractFlow, t, duration, phase: Phase, known: Impulse, around: Surroundings
 ) -> Stepped:
-    """A step of Moreau's midpoint rule.
+    """A step of Moreau's midpoint rule, of free bodies.
 
     Args:
         flow: the scheme of the free motion.
@@ -102,7 +103,7 @@ def moreau_step(
     mean = before.at[0].set(opening) - rows.drift
     known = known._replace(contact=jnp.where(active[None], known.contact, 0.0))
     arguments = (problem, mean, before, rows.drift, known)
-    held = jnp.any(active) | (known.joint.size > 0)
+    held = jnp.any(active)
     velocity, impulse, residual = if_any(held, _touched, _free, *arguments)
     momentum = problem.times_mass(velocity)
     touched = dataclasses.replace(
@@ -114,7 +115,8 @@ def moreau_step(
     work = None if dynamics.conservative else kick.work
     missed = residual / (1e-9 if jnp.finfo(residual.dtype).eps < 1e-10 else 2e-4)
     missed = jax.lax.stop_gradient(missed)
-    return Stepped(end, impulse, error, missed, work, jnp.any(jnp.isnan(rows.gap)))
+    lost = jnp.any(jnp.isnan(rows.gap))
+    return Stepped(end, impulse, impulse.contact, error, missed, work, lost)
 
 
 def _redundant(rows: ContactRows, active) -> Bool[Array, " n_contacts"]:

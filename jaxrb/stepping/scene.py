@@ -36,6 +36,7 @@ class Scene(eqx.Module):
             dry friction 1.
         joints: the rows of all joints, None without any.
         turning: what resists turning at contacts; None without any.
+        sinks: whether what has penetrated stays where it is, and is not pushed out.
     """
 
     dynamics: Dynamics
@@ -43,6 +44,7 @@ class Scene(eqx.Module):
     friction: Float[Array, " n_contacts"]
     joints: JointRows | None
     turning: Turning | None = None
+    sinks: bool = eqx.field(static=True, default=False)
 
     @staticmethod
     def of(
@@ -95,14 +97,17 @@ class Scene(eqx.Module):
 
     def resisted(self, held: Bool[Array, " n_contacts"]) -> Bool[Array, " n_contacts"]:
         """The contacts that take part, what resists turning at them, and all dry friction."""
-        n_rubbing = 0 if self.rubbing is None else self.rubbing.arc.size
-        if n_rubbing:
-            held = held.at[-n_rubbing:].set(True)
-        if self.turning is not None:
-            sources = np.array(self.turning.sources)
-            end = held.size - n_rubbing
-            held = held.at[end - len(sources) : end].set(held[sources])
-        return held
+        if self.rubbing is not None:
+            held = held.at[-self.rubbing.arc.size :].set(True)
+        return self.of_sources(held)
+
+    def of_sources(self, numbers: Array) -> Array:
+        """Numbers of all items, where what resists turning has those of its contacts."""
+        if self.turning is None:
+            return numbers
+        sources = np.array(self.turning.sources)
+        end = numbers.size - (0 if self.rubbing is None else self.rubbing.arc.size)
+        return numbers.at[end - len(sources) : end].set(numbers[sources])
 
     def pressed(self, time: Float[Array, ""] | float) -> Float[Array, " n_rubbing"]:
         """The largest impulses of dry friction in joints in a time [s], [N s]."""

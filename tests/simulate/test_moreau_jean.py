@@ -393,9 +393,6 @@ def test_worlds_that_steps_do_not_know():
     start = rb.State(
         jnp.array([[0.0, 0, 1]]), jnp.array([[1.0, 0, 0, 0]]), jnp.zeros((1, 3)), jnp.zeros((1, 3))
     )
-    pinned = rb.World(bodies, joints=[rb.Pin(0, (0.0, 0, 0.2), point=(0.0, 0, 1.2))])
-    with pytest.raises(ValueError, match=r'impacts="stepped" does not know joints'):
-        rb.simulate(pinned, start, stepped(0.01), 0.1)
     rough = rb.World(bodies, [rb.HalfSpace()], contact_law=rb.Rough())
     with pytest.raises(ValueError, match="Rough"):
         rb.simulate(rough, start, stepped(0.01), 0.1)

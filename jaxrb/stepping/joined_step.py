@@ -1,0 +1,92 @@
+"""Moreau's step of joined bodies: an impact at its start, and contacts that last through it.
+
+The midpoint rule of `moreau_step` has no place for joints that hold at both ends of a step: what
+turns bodies about them acts while they move, and contacts, which act at the middle alone, would
+leave what stands to be pressed into what it stands on, by the first power of the step. So contacts
+and joints act together at both ends of a step, as `held_step` has it: the displacement obeys the
+law of contact, the joints hold at its end, and so do their rates.
+
+Contacts that are closed at the start and approach by more than loads make of them in half a step
+are an impact there, in which all that are closed and all joints take part, with Newton's
+restitution. What has penetrated before it was found closed stays where it is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from ..bodies import Phase
+from ..flows import AbstractFlow
+from ..math import tree_where
+from ..math.rarely import if_any
+from .cone_solver import search
+from .contact_rows import ContactRows, pushed, velocities
+from .held_step import Impulses, held_step
+from .moreau_step import Stepped, Surroundings
+from .scene import Impulse, Scene
+from .solve_cone import answer
+
+
+def joined_step(
+    flow: AbstractFlow, t, duration, phase: Phase, known: Impulses, around: Surroundings
+) -> Stepped:
+    """A step of joined bodies.
+
+    Args:
+        flow: the scheme of free bodies.
+        t, duration: [s].
+        phase: at the start, where the joints hold.
+        known: impulses of the step before, from which those of this one are sought.
+        around: masses, loads, contacts, joints and their laws.
+    """
+    scene = dataclasses.replace(around.scene, sinks=True)
+    contacts = scene.find(t, phase)
+    rows = scene.rows_of(contacts, phase)
+    scale = scene.dynamics.acceleration_scale(t, phase)
+    slow = jnp.maximum(0.5 * duration * scale, jnp.sqrt(scale * rows.round_off))
+    slow = jax.lax.stop_gradient(slow)
+    closed, speed = around.closed(rows.gap, rows), _speed(rows, phase, scene)
+    strikes = closed & (speed < -slow)
+    returned, strikes = jnp.where(strikes, around.restitution * speed, 0.0), jnp.any(strikes)
+    arguments = (phase, rows, returned, closed & strikes, scene)
+    found = if_any(strikes, _impact, _no_impact, *arguments)
+    start, struck, residual = tree_where(strikes, found, _no_impact(*arguments))
+    lasting = closed & (jnp.abs(_speed(rows, start, scene)) <= slow)
+    held, height = scene.resisted(lasting), jnp.full_like(duration, around.tolerance)
+    step = held_step(flow, t, duration, start, contacts, held, known, scene, height)
+    missed = jnp.maximum(residual, step.residual)
+    missed = missed / (1e-9 if jnp.finfo(residual.dtype).eps < 1e-10 else 2e-4)
+    contact = struck.contact + step.impulses.start.contact + step.impulses.end.contact
+    missed, lost = jax.lax.stop_gradient(missed), jnp.any(jnp.isnan(rows.gap))
+    return Stepped(step.phase, step.impulses, contact, step.error, missed, step.work, lost)
+
+
+def _speed(rows: ContactRows, phase: Phase, scene: Scene) -> Float[Array, " n_contacts"]:
+    """The rates of the gaps [m/s]."""
+    v = velocities(phase, scene.dynamics.inertial)
+    return rows.rates.velocity(v)[0] - rows.drift[0]
+
+
+def _no_impact(phase: Phase, rows: ContactRows, returned, active, scene: Scene):
+    return phase, scene.nothing(rows), jnp.zeros((), rows.gap.dtype)
+
+
+def _impact(
+    phase: Phase,
+    rows: ContactRows,
+    returned: Float[Array, " n_contacts"],
+    active: Bool[Array, " n_contacts"],
+    scene: Scene,
+) -> tuple[Phase, Impulse, Float[Array, ""]]:
+    """The phase after an impact, its impulses, and the residual of their problem."""
+    nothing = scene.nothing(rows)
+    bias = nothing._replace(contact=(-rows.drift).at[0].add(returned))
+    problem = scene.problem(rows, phase, bias, active)
+    found = search(*jax.lax.stop_gradient((problem, *nothing)))
+    impulse = answer(problem, Impulse(found.impulse, found.reaction))
+    after = pushed(phase, problem.momentum(*impulse), scene.dynamics.inertial)
+    return after, impulse, found.residual

@@ -1,0 +1,96 @@
+"""Joints that have drifted are put right.
+
+Impulses of the joints move the bodies from rest to places where the joints hold, in a flight with
+nothing else, as `held_step` takes it. Then other impulses take away the rates of the joints.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..bodies import Phase
+from ..flows import AbstractFlow
+from ..math import zeros_like
+from .contact_rows import ContactRows, pushed
+from .held_step import HeldStep, Impulses, held_step
+from .linearized import Linearized
+from .scene import Impulse, Scene
+
+
+def no_shift(scene: Scene, phase: Phase) -> Impulses:
+    """No impulses by which joints are put right."""
+    none = _alone(scene).nothing(ContactRows.of((), phase))
+    return Impulses(none, none)
+
+
+def put_right(
+    flow: AbstractFlow, t, duration, phase: Phase, known: Impulses, scene: Scene
+) -> HeldStep:
+    """The phase in which joints hold and their rates are zero, nearly the closest one in the metric
+    of the masses.
+
+    Args:
+        flow: the scheme of free bodies.
+        t, duration: of the flight [s].
+        phase: to be put right.
+        known: the impulses when joints were put right before, from which these are sought.
+        scene: masses and joints.
+    """
+    at_rest = dataclasses.replace(
+        phase,
+        linear_momentum=zeros_like(phase.linear_momentum),
+        angular_momentum=zeros_like(phase.angular_momentum),
+    )
+    alone, none_held, closed = _alone(scene), jnp.zeros(0, bool), jnp.zeros_like(duration)
+    moved = held_step(flow, t, duration, at_rest, None, none_held, known, alone, closed)
+    there = dataclasses.replace(
+        moved.phase,
+        linear_momentum=phase.linear_momentum,
+        angular_momentum=phase.angular_momentum,
+    )
+    end, missed = _without_rates(there, alone)
+    return moved._replace(phase=end, residual=jnp.maximum(moved.residual, missed))
+
+
+def _without_rates(phase: Phase, scene: Scene) -> tuple[Phase, Float[Array, ""]]:
+    """The phase without the rates of its joints, and what is left of them, relative to the
+    velocities of the bodies.
+
+    The equations are linear, so that one solution of them is the answer.
+    """
+    rows = ContactRows.of((), phase)
+    nothing = scene.nothing(rows)
+    problem = scene.problem(rows, phase, nothing, jnp.zeros(0, bool))
+    linearized = Linearized.of(problem, nothing, nothing.contact)
+
+    def equations(x):
+        impulse = linearized.impulses(x)
+        rates = problem.joint_velocity(problem.velocity(*impulse))
+        velocities = Impulse(nothing.contact, rates)
+        return linearized.equations(x, velocities, problem.friction, problem.pressed)
+
+    start = linearized.flat(nothing)
+    rates, change = jax.linearize(equations, start)
+    x = linearized.follow(change, rates)
+    left = jnp.max(jnp.abs(equations(x))) * linearized.units.speed[0]
+    arm = jnp.max(jnp.abs(jnp.stack(problem.joints.levers)))
+    size = jnp.max(jnp.abs(problem.free[:3])) + arm * jnp.max(jnp.abs(problem.free[3:]))
+    missed = jax.lax.stop_gradient(left / jnp.where(size > 0, size, 1.0))
+    inertial = scene.dynamics.inertial
+    return pushed(phase, problem.momentum(*linearized.impulses(x)), inertial), missed
+
+
+def _alone(scene: Scene) -> Scene:
+    """The bodies and their joints without contacts, loads and dry friction."""
+    still = zeros_like(scene.dynamics.gravity)
+    dynamics = dataclasses.replace(
+        scene.dynamics, gravity=still, loads=(), args=None, static_args=None
+    )
+    joints = scene.joints
+    if joints is not None:
+        joints = dataclasses.replace(joints, rubbing=None)
+    return Scene(dynamics, None, scene.friction[:0], joints)
