@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 from ..bodies import State
 from ..flows import AbstractFlow, LieVariational
@@ -23,6 +26,8 @@ class Case:
         snapshots: times of a picture of the bodies [s]; none by default.
         steps: how many, unless others are asked for.
         lasting: whether contacts last where impacts accumulate.
+        report: lines about the trajectory, from its times [s] and states.
+        plot: draws what they are about, into axes of Matplotlib.
     """
 
     name: str
@@ -33,3 +38,5 @@ class Case:
     snapshots: tuple[float, ...] = ()
     steps: int = 1000
     lasting: bool = False
+    report: Callable[[np.ndarray, State], list[str]] | None = None
+    plot: Callable[[np.ndarray, State, Any], None] | None = None

@@ -24,6 +24,7 @@ from ..shapes import (
 )
 from ..simulate import World
 from .case import Case as Case
+from .eulers_disc import EULERS_DISC
 from .lasting_cases import JOINED, LASTING
 
 _HORIZONTAL = (0.0, 0.0, 1.0)
@@ -237,5 +238,5 @@ _COLLIDING = (
 )
 
 
-_OTHERS = (*_TURNING, *_COLLIDING, *LASTING, *JOINED)
+_OTHERS = (*_TURNING, *_COLLIDING, *LASTING, EULERS_DISC, *JOINED)
 DEMOS = CASES | {case.name: case for case in _OTHERS}

@@ -83,6 +83,8 @@ def run(args: argparse.Namespace) -> int:
         speed, fps = playback(flight.solution)
         film = replay(world, flight.solution, speed=speed, fps=fps)
         written.append(film.save(out / "replay.html"))
+    if case.report is not None:
+        print("\n" + "\n".join(case.report(flight.t, flight.states)))
     _print_summary(flight, world, energies, written)
     return 0
 
@@ -252,6 +254,10 @@ def _draw(out: Path, case: Case, world: World, flight: Flight, energies: Energie
         spin, ax = new_figure()
         plot_angular_velocity(flight.t, flight.states.angular_velocity[:, 0], ax=ax)
         written += save_figure(spin, out / "angular_velocity.png")
+    if case.plot is not None:
+        figure, ax = new_figure()
+        case.plot(flight.t, flight.states, ax)
+        written += save_figure(figure, out / f"{case.name}.png")
     return written
 
 

@@ -140,6 +140,23 @@ def test_a_tippe_top_turns_over(demo):
 
 
 @pytest.mark.long
+def test_eulers_disc_goes_round_faster_as_it_falls(demo):
+    """As a thin disc does: Omega^2 = 4 g/(a sin alpha). Its nutation swings about that."""
+    status, text, out = demo("eulers-disc")
+    assert status == 0
+    rows = re.findall(r"^ +(0\.\d{4}) +(\d+\.\d{4}) +(\d+\.\d{4})$", text, re.MULTILINE)
+    tilt, rate, closed_form = np.array(rows, float).T
+    np.testing.assert_allclose(tilt, [0.5, 0.4, 0.3, 0.25], atol=2e-3)
+    np.testing.assert_allclose(closed_form, np.sqrt(4 * 9.81 / (0.0375 * np.sin(tilt))), rtol=1e-3)
+    np.testing.assert_allclose(rate, closed_form, rtol=0.02)
+    found = float(re.search(r"0.55 rad: p = (\S+)", text)[1])
+    assert found == pytest.approx(-0.5, abs=0.01)
+    energy = load(out)["energy"]
+    assert (np.diff(energy) < 1e-6 * energy[0]).all()
+    assert (out / "eulers-disc.png").exists()
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("case", ["arch", "card-house"])
 def test_what_stands_by_friction(demo, case):
     """It has no impact, and stays to round-off for a second."""
