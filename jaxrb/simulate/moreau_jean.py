@@ -74,10 +74,10 @@ class MoreauJean(AbstractMethod):
             "located", with impacts at its start: contacts and joints act at both of its ends, and
             Newton's restitution with friction may create energy. The others are the theta schemes
             of Siconos (in the notes on Newton and Euler's equations, *Time integration scheme*),
-            for `impacts="stepped"` alone: "implicit" takes loads and contacts at the end of the step
-            by Newton's rule, "nearly_implicit" contacts where they were at its start,
-            "semi_explicit" loads too. In all three joints are held at the end of the step, and
-            put right where they have drifted in it.
+            for `impacts="stepped"` alone: "implicit" takes loads and contacts at the end of the
+            step by Newton's rule, "nearly_implicit" contacts where they were at its start,
+            "semi_explicit" loads too. In all three joints are held at the end of the step, and put
+            right where they have drifted in it.
         impacts: "located" or "stepped"; by default "located" with the variational scheme.
         tolerance: the largest gap of a closed contact [m], at least the round-off of the gap. With
             `impacts="stepped"` a contact takes part in a step if gap + (dt/2) u_n is not
