@@ -67,7 +67,6 @@ def test_a_double_pendulum_swings_as_lagrange_says(scheme):
     assert broken.max() <= 1e-12
     off = np.abs(energy - energy[0])
     assert off.max() <= (0.25 if scheme == "semi_explicit" else 600 * 0.01**2)
-    print(off[:1000].max(), off[1000:].max())
 
 
 LENGTH, MASS, CART = 0.5, 1.0, 10.0
@@ -183,7 +182,6 @@ def test_derivatives_in_both_modes(scheme):
     weights = jnp.asarray(np.random.default_rng(0).normal(size=4))
     reverse = quick_jit(jax.grad(lambda x: weights @ run(x)))(SWINGING)
     np.testing.assert_allclose(reverse, weights @ expected, rtol=0, atol=1e-7)
-    print(np.abs(forward - expected).max(), np.abs(reverse - weights @ expected).max())
 
 
 def chain(dt, t1, scheme="variational"):
@@ -321,19 +319,17 @@ def exactly_struck_rod(restitution, t1):
 
 @pytest.mark.parametrize("scheme", ALL)
 def test_a_hinged_rod_bounces_and_comes_to_rest(scheme):
-    """To first order in the step, as impacts wait for its end; at rest the plane bears the half of
-    its weight, and the hinge the other."""
+    """Late by less than a step, which makes up for the 9 rad/s by which the rate jumps; at rest the
+    plane bears the half of its weight, and the hinge the other."""
     run = quick_jit(lambda restitution, dt: struck_rod(restitution, dt, scheme))
-    errors = []
     for dt in (0.002, 0.001, 0.0005):
         _, ts, angle, rate, _, broken = run(0.5, dt)
-        k = round(0.2 / dt) if dt > 0.0005 else 400
+        k = round(0.2 / dt)
         assert abs(ts[k] - 0.2) < 1e-12
         assert broken.max() <= 1e-12
-        errors.append(np.abs([angle[k], rate[k]] - exactly_struck_rod(0.5, 0.2)))
-    print(errors)
+        error = np.abs([angle[k], rate[k]] - exactly_struck_rod(0.5, 0.2))
+        assert (error <= np.array([9.0, 60.0]) * dt).all()
     result, ts, angle, rate, force, _ = run(0.5, 0.01)
-    print(angle[-1] - MEETS, np.abs(rate[-100:]).max(), force)
     assert result == rb.RESULTS.successful
     assert (np.asarray(angle) - MEETS).min() > -0.2
     np.testing.assert_allclose(rate[-100:], 0.0, rtol=0, atol=1e-11)
