@@ -118,10 +118,10 @@ __version__ = "0.1.0"
 
 
 def __getattr__(name: str):
-    """`jaxrb.viz` and `jaxrb.io` are imported when they are first used."""
-    if name in ("viz", "io"):
+    """`jaxrb.optimize`, `jaxrb.viz` and `jaxrb.io` are imported when they are first used."""
+    if name in ("io", "optimize", "viz"):
         return importlib.import_module(f".{name}", __name__)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-publish(__name__, "io", "lie", "rotations", "viz")
+publish(__name__, "io", "lie", "optimize", "rotations", "viz")

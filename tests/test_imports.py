@@ -27,6 +27,7 @@ LAYERS = [
     "flows",
     "stepping",
     "simulate",
+    "optimize",
 ]
 # Nobody imports these but the command line.
 ENDS = ["viz", "io", "cli", "bench"]
@@ -41,6 +42,7 @@ BACK = {
     ("simulate/describe", "simulate/saving"),
     ("simulate/describe", "simulate/world"),
     ("simulate/unread", "simulate/saving"),
+    ("optimize/describe", "optimize/fit"),
     ("viz/scene", "viz/replay"),
 }
 

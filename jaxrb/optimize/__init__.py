@@ -1,0 +1,25 @@
+"""Fitting and control: parameters with charts, fits to measured motions, Jacobians of motions.
+
+from jaxrb import optimize as ro
+"""
+
+from .._help import publish
+from .charts import (
+    AbstractChart as AbstractChart,
+    Bounded as Bounded,
+    Fixed as Fixed,
+    PhysicalInertia as PhysicalInertia,
+    Positive as Positive,
+    Real as Real,
+    Rotation as Rotation,
+    UnitVector as UnitVector,
+)
+from .data import AbstractData as AbstractData, Points as Points, Poses as Poses
+from .estimates import Estimate as Estimate
+from .fit import Fit as Fit, Starts as Starts, fit as fit
+from .flow_map import FlowMap as FlowMap, flow_map as flow_map
+from .lyapunov import Lyapunov as Lyapunov, lyapunov as lyapunov
+from .parameters import Parameters as Parameters
+from .results import RESULTS as RESULTS
+
+publish(__name__)

@@ -1,0 +1,259 @@
+"""Charts: how a number with constraints is moved by a step without any.
+
+A chart is to one array what `State.retract` and `State.local` are to a state: `retract(value,
+step)` moves the value by a step of R^n, zero being where it stands, and `local(value, other)` is
+the step that leads to another value. Whatever the step is, the result is possible, so optimisers
+that know nothing of constraints may choose it.
+"""
+
+from __future__ import annotations
+
+import abc
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._validate import finite_number, known
+from ..lie import quaternion as quaternions
+from ..math import safe_sqrt
+
+
+class AbstractChart(eqx.Module):
+    """A chart of the possible values of one array. All that it holds is static."""
+
+    @abc.abstractmethod
+    def n_coordinates(self, shape: tuple[int, ...]) -> int:
+        """The length of a step of a value of some shape.
+
+        Raises:
+            ValueError: if no value has this shape.
+        """
+
+    @abc.abstractmethod
+    def retract(self, value: Array, step: Float[Array, " n"]) -> Array:
+        """The value moved by a step; at a step of zero it is the value."""
+
+    @abc.abstractmethod
+    def local(self, value: Array, other: Array) -> Float[Array, " n"]:
+        """The step for which retract(value, step) is `other`."""
+
+    def possible(self, value: np.ndarray) -> str | None:
+        """What a value must be that is none of this chart, as "must be ..."; None if it is one."""
+        del value
+        return None
+
+    @property
+    def elementwise(self) -> bool:
+        """Whether each entry of a value has one coordinate, and grows with it."""
+        return False
+
+    @property
+    def largest_step(self) -> float:
+        """Of one coordinate, for an optimiser: what is linear is not trusted further."""
+        return 1.0
+
+
+class _Elementwise(AbstractChart):
+    def n_coordinates(self, shape: tuple[int, ...]) -> int:
+        return int(np.prod(shape))
+
+    @property
+    def elementwise(self) -> bool:
+        return True
+
+
+class Real(_Elementwise):
+    """Any number: value + step."""
+
+    @property
+    def largest_step(self):
+        return np.inf  # it depends on units
+
+    def retract(self, value, step):
+        return value + step.reshape(value.shape)
+
+    def local(self, value, other):
+        return (other - value).reshape(-1)
+
+
+class Positive(_Elementwise):
+    """Positive numbers: value exp(step), so that a step is a relative change."""
+
+    def retract(self, value, step):
+        return value * jnp.exp(step.reshape(value.shape))
+
+    def local(self, value, other):
+        return jnp.log(other / value).reshape(-1)
+
+    def possible(self, value):
+        return None if (value > 0).all() else "positive"
+
+
+class Bounded(_Elementwise):
+    """Numbers between two bounds: a step adds to log((value - lower)/(upper - value)).
+
+    Attributes:
+        lower, upper: bounds, which a value does not reach.
+
+    Raises:
+        ValueError: if upper is not above lower.
+    """
+
+    lower: float = eqx.field(static=True)
+    upper: float = eqx.field(static=True)
+
+    def __init__(self, lower, upper):
+        self.lower = finite_number(lower, "Bounded.lower")
+        self.upper = finite_number(upper, "Bounded.upper")
+        if self.upper <= self.lower:
+            raise ValueError(f"Bounded.upper must be above lower; got {lower} and {upper}.")
+
+    def retract(self, value, step):
+        step = step.reshape(value.shape)
+        below, above = value - self.lower, self.upper - value
+        # The larger of exp(step) and 1 divided out of both, so that no step overflows.
+        shrink = jnp.exp(-jnp.abs(step))
+        up, down = jnp.where(step > 0, 1.0, shrink), jnp.where(step > 0, shrink, 1.0)
+        moved = (self.upper * below * up + self.lower * above * down) / (below * up + above * down)
+        return jnp.clip(moved, self.lower, self.upper)  # the quotient rounds
+
+    def local(self, value, other):
+        odds = (other - self.lower) / (self.upper - other)
+        return jnp.log(odds * (self.upper - value) / (value - self.lower)).reshape(-1)
+
+    def possible(self, value):
+        inside = (value > self.lower) & (value < self.upper)
+        return None if inside.all() else f"between {self.lower:g} and {self.upper:g}, not at them"
+
+
+class UnitVector(AbstractChart):
+    """Unit vectors of shape (3,): a step of length t [rad] turns the value by the angle t."""
+
+    def n_coordinates(self, shape):
+        if shape != (3,):
+            raise ValueError(f"UnitVector is a chart of shape (3,); got {shape}.")
+        return 2
+
+    def retract(self, value, step):
+        across = _across(value).T @ step
+        # A rotation vector at right angles to both, by whose turn the value moves along `across`.
+        turn = quaternions.exp(jnp.cross(value, across))
+        return quaternions.rotate(turn, value)
+
+    def local(self, value, other):
+        axis = jnp.cross(value, other)
+        sine = safe_sqrt(jnp.sum(axis**2))
+        angle = jnp.arctan2(sine, value @ other)
+        along = jnp.cross(axis, value)
+        small = sine < jnp.finfo(sine.dtype).eps ** 0.5
+        return _across(value) @ along * jnp.where(small, 1.0, angle / jnp.where(small, 1.0, sine))
+
+    def possible(self, value):
+        return None if abs(np.linalg.norm(value) - 1) < 1e-3 else "of unit length to 1e-3"
+
+
+def _across(n: Float[Array, "3"]) -> Float[Array, "2 3"]:
+    """Two unit vectors at right angles to a third and to each other."""
+    other = jnp.eye(3, dtype=n.dtype)[jnp.argmin(jnp.abs(n))]
+    first = jnp.cross(n, other)
+    first = first / jnp.sqrt(jnp.sum(first**2))
+    return jnp.stack([first, jnp.cross(n, first)])
+
+
+class Rotation(AbstractChart):
+    """Unit quaternions of shape (4,): turned further by a rotation vector [rad] in body axes."""
+
+    def n_coordinates(self, shape):
+        if shape != (4,):
+            raise ValueError(f"Rotation is a chart of shape (4,); got {shape}.")
+        return 3
+
+    def retract(self, value, step):
+        return quaternions.retract(value, step)
+
+    def local(self, value, other):
+        return quaternions.local(value, other)
+
+    def possible(self, value):
+        return None if abs(np.linalg.norm(value) - 1) < 1e-3 else "of unit length to 1e-3"
+
+
+class PhysicalInertia(AbstractChart):
+    """Inertia tensors that some solid has: principal moments, shape (3,), or tensors, (3, 3).
+
+    The coordinates are those of the second moments of mass Sigma = tr(J)/2 - J, whose only
+    condition is to be positive definite; J itself must obey the triangle inequality, which a step
+    of its entries breaks. Of principal moments, a step is the relative change of the second moment
+    along each axis. Of a tensor, the Cholesky factor L of Sigma becomes L T with the lower
+    triangular matrix T whose diagonal is the exponential of the first three coordinates and whose
+    other entries (10, 20, 21) are the last three (log-Cholesky: Rucker and Wensing, IEEE Robotics
+    and Automation Letters 7 (2022), eq. (11)).
+    """
+
+    def n_coordinates(self, shape):
+        if shape not in ((3,), (3, 3)):
+            raise ValueError(f"PhysicalInertia is a chart of shape (3,) or (3, 3); got {shape}.")
+        return 3 if shape == (3,) else 6
+
+    def retract(self, value, step):
+        if value.ndim == 1:
+            moments = _second_moments(value) * jnp.exp(step)
+            return jnp.sum(moments) - moments
+        root = jnp.linalg.cholesky(_second_moments(value)) @ _triangle(step)
+        moments = jnp.matmul(root, root.T, precision=jax.lax.Precision.HIGHEST)
+        return jnp.trace(moments) * jnp.eye(3, dtype=value.dtype) - moments
+
+    def local(self, value, other):
+        if value.ndim == 1:
+            return jnp.log(_second_moments(other) / _second_moments(value))
+        roots = [jnp.linalg.cholesky(_second_moments(tensor)) for tensor in (value, other)]
+        factor = jax.scipy.linalg.solve_triangular(roots[0], roots[1], lower=True)
+        return jnp.concatenate([jnp.log(jnp.diagonal(factor)), factor[[1, 2, 2], [0, 0, 1]]])
+
+    def possible(self, value):
+        moments = _second_moments(jnp.asarray(value))
+        least = np.asarray(moments if value.ndim == 1 else jnp.linalg.eigvalsh(moments)).min()
+        if least > 0:
+            return None
+        return "of a solid: each principal moment less than the sum of the other two"
+
+
+def _second_moments(inertia):
+    if inertia.ndim == 1:
+        return jnp.sum(inertia) / 2 - inertia
+    return jnp.trace(inertia) / 2 * jnp.eye(3, dtype=inertia.dtype) - inertia
+
+
+def _triangle(step):
+    return jnp.diag(jnp.exp(step[:3])).at[(1, 2, 2), (0, 0, 1)].set(step[3:])
+
+
+class Fixed(AbstractChart):
+    """A number that stays; the same as if it was not named, for switching parameters off."""
+
+    def n_coordinates(self, shape):
+        del shape
+        return 0
+
+    def retract(self, value, step):
+        del step
+        return value
+
+    def local(self, value, other):
+        del other
+        return jnp.zeros(0, value.dtype)
+
+
+def checked(chart: AbstractChart, value: Array, name: str) -> None:
+    """Raises `ValueError` if a value that is known is none of a chart."""
+    chart.n_coordinates(value.shape)
+    numbers = known(value)
+    wanted = None if numbers is None else chart.possible(numbers)
+    if wanted is not None:
+        raise ValueError(
+            f"{name} must be {wanted}, for {type(chart).__name__} to move it; "
+            f"got {numbers.tolist()}."  # type: ignore[union-attr]
+        )

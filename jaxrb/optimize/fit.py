@@ -1,0 +1,363 @@
+"""Parameters of a world from measured motions."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from .._validate import positive_count, positive_number
+from ..bodies import State
+from ..simulate import RESULTS as WORLD_RESULTS, World
+from ..simulate.method import AbstractMethod
+from ..simulate.progress import progress_bar
+from ..simulate.time_grid import rounded_up
+from . import estimates, multiple_shooting as shooting
+from .chains import Chains, cut
+from .data import AbstractData
+from .describe import describe_fit
+from .estimates import Estimate
+from .levenberg_marquardt import Minimised, put, take
+from .multiple_shooting import Point, Problem
+from .parameters import Parameters
+from .results import RESULTS
+from .segments import Settings
+
+# Chi-square above what noise exceeds with this probability is a poor fit.
+POOR = 1e-3
+# Nodes may penetrate by so many standard deviations of a position.
+PENETRATION = 10.0
+# Segments that miss each other by more standard deviations than this do not meet.
+MEETING = 1e-4
+# A start that ends with a poor fit is tried again from so far away, along each parameter.
+AGAIN = 0.5
+# At most so many such trials together.
+MOST_TRIALS = 400
+
+
+class Starts(eqx.Module):
+    """Where each start of a fit ended; leading axis over the starts.
+
+    Attributes:
+        initial: the steps from the given world at which it started, shape (n_starts, n_p).
+        parameters: the steps at which it ended.
+        chi_square: sum of squares of what is measured less simulated, over the noise; infinite
+            where a simulation failed.
+        iterations: that it took.
+        result: `optimize.RESULTS`, one per start.
+        worlds: at the ends, every number with a leading axis.
+    """
+
+    initial: Float[np.ndarray, "L n_p"]
+    parameters: Float[np.ndarray, "L n_p"]
+    chi_square: Float[np.ndarray, " L"]
+    iterations: np.ndarray
+    result: RESULTS
+    worlds: World
+
+
+@dataclasses.dataclass(frozen=True)
+class Fit:
+    """A fit: the best of all starts, and what the data say of it. `print(fit)` is a table.
+
+    Attributes:
+        world: with the estimated parameters.
+        states: of each throw, when it begins.
+        estimates: of each free array by its path: value and bounds of the 95 % interval, infinite
+            where the data do not tell.
+        covariance: of a step of all parameters from `world`, in the coordinates of their charts,
+            shape (n_p, n_p); infinite where the data do not tell.
+        unidentifiable: combinations of parameters that the data do not tell: names of coordinates
+            with their parts of a unit vector.
+        chi_square: sum of squares of measured less simulated, over the noise.
+        dof: degrees of freedom: how many numbers were measured, less those that were fitted.
+        runs: how probable so few or so many changes of sign of the residuals are in noise.
+        residuals: of each throw, measured less simulated over the noise, shape (T, n); NaN where
+            nothing was measured.
+        impacts: how many there are in all throws.
+        result: `optimize.RESULTS`.
+        world_result: the code of the simulation that failed, or successful.
+        starts: where each start ended.
+        history: chi-square, with what gaps cost, after each iteration of the last phase, shape
+            (n, n_starts).
+        free: the parameters.
+    """
+
+    world: World
+    states: tuple[State, ...]
+    estimates: dict[str, Estimate]
+    covariance: Float[np.ndarray, "n_p n_p"]
+    unidentifiable: tuple[dict[str, float], ...]
+    chi_square: float
+    dof: int
+    runs: float
+    residuals: tuple[np.ndarray, ...]
+    impacts: int
+    result: RESULTS
+    world_result: WORLD_RESULTS
+    starts: Starts
+    history: np.ndarray
+    free: Parameters
+
+    def __repr__(self) -> str:
+        return describe_fit(self)
+
+
+def fit(
+    world: World,
+    data: AbstractData | Sequence[AbstractData],
+    free: Parameters,
+    method: AbstractMethod,
+    segments: int | Literal["auto"] = "auto",
+    starts: int | Float[Array, "n_starts n_p"] = 1,
+    key: Array | None = None,
+    *,
+    args: Any = None,
+    spread: float = 0.3,
+    max_iterations: int = 100,
+    progress: bool | Callable = False,
+) -> Fit:
+    """Fits parameters of a world, and the first states, to measured motions.
+
+    The motions are cut at nodes in free flight, whose states are unknowns as well (multiple
+    shooting); at the end they meet, so that the result is one simulation of each throw. Nothing
+    need be known of the first states, and the parameters only roughly.
+
+    A start that ends with a poor fit is tried again from parameters half an e-fold away, one by
+    one: of what has no influence for a while, such as friction where every impact sticks, the
+    derivative is zero and says nothing.
+
+    Args:
+        world: with the parameters at first.
+        data: `Poses` or `Points` of one throw or of several, all of one kind.
+        free: what to fit.
+        method: with a step size. Measured states may penetrate obstacles by some of the noise.
+        segments: of each throw; "auto" cuts twice between impacts that can be seen in the data,
+            where there is room.
+        starts: how many, the given world first and others about it; or steps of the parameters
+            from the given world, one row per start.
+        key: of the starts that are drawn.
+        args: as in `simulate`.
+        spread: standard deviation of the coordinates of the starts that are drawn.
+        max_iterations: of each start in each of three phases.
+        progress: show a bar of the iterations, as in `simulate`.
+
+    Returns:
+        The fit with the least chi-square.
+
+    Raises:
+        ValueError: if the arguments do not fit together, naming the argument.
+    """
+    throws = (data,) if isinstance(data, AbstractData) else tuple(data)
+    _check(world, throws, free, method, segments)
+    positive_count(max_iterations, "max_iterations")
+    initial = _starts(free, starts, key, spread)
+    noise = max(one.noise[0] for one in throws)
+    depth = max(method.penetration, PENETRATION * noise)
+    method = dataclasses.replace(method, penetration=depth)
+    dt = float(method.dt)  # type: ignore[arg-type]
+    chains, nodes = cut(world, throws, dt, segments, free.dtype)
+    longest = float(np.max(chains.t1 - chains.t0))
+    given, structure = eqx.partition(args, eqx.is_array)
+    settings = Settings(method, free, rounded_up(int(np.ceil(longest / dt - 1e-6)) + 1), structure)
+    problem = Problem(world, given, chains, settings)
+    with progress_bar(progress, 3 * max_iterations, "iteration") as bar:
+        found = _solved(problem, initial, nodes, max_iterations, bar)
+    return _fitted(problem, throws, initial, found, max_iterations)
+
+
+def _check(world, throws, free, method, segments) -> None:
+    if not throws or not all(isinstance(one, AbstractData) for one in throws):
+        raise ValueError("fit: data must be Poses or Points, or a sequence of them.")
+    if (
+        len({type(one) for one in throws}) > 1
+        or len({one.measured().shape[1] for one in throws}) > 1
+    ):
+        raise ValueError("fit: all throws must be measured in the same way: one kind of data.")
+    for one in throws:
+        one.check_bodies(len(world.bodies))
+    if world.joints:
+        raise ValueError(
+            "fit: states of bodies in joints cannot be moved freely; worlds with joints are fitted "
+            "with shoot and a residual of your own."
+        )
+    if free.size == 0:
+        raise ValueError("fit: no parameter is free.")
+    free.values(world)  # of this world
+    if method.dt is None:
+        raise ValueError("fit: the method must have a dt; EventDriven(ExactFlight(), dt) has one.")
+    if segments != "auto":
+        positive_count(segments, "segments")
+
+
+def _starts(free: Parameters, starts, key, spread: float) -> np.ndarray:
+    if not isinstance(starts, int | np.integer):
+        steps = np.asarray(starts, free.dtype)
+        if steps.ndim != 2 or steps.shape[1] != free.size or not len(steps):
+            raise ValueError(
+                f"fit: starts must be a number or steps of shape (n_starts, {free.size}); got "
+                f"shape {steps.shape}."
+            )
+        return steps
+    n = positive_count(starts, "starts")
+    positive_number(spread, "spread")
+    key = jax.random.key(0) if key is None else key
+    drawn = spread * jax.random.normal(key, (n, free.size), free.dtype)
+    return np.asarray(drawn.at[0].set(0.0))
+
+
+def _solved(problem: Problem, initial, nodes: State, max_iterations, bar) -> Minimised:
+    """From all starts, those with a poor fit from others again."""
+
+    def report(number, merit):
+        del number, merit
+        if bar is not None:
+            bar.update(1)
+
+    def solve(parameters):
+        each = jax.tree.map(
+            lambda leaf: np.broadcast_to(leaf, (len(parameters), *leaf.shape)).copy(), nodes
+        )
+        eps = float(np.finfo(parameters.dtype).eps)
+        return shooting.solve(
+            problem,
+            Point(parameters, each),
+            max_iterations=max_iterations,
+            tolerance=eps**0.625,
+            report=report,
+        )
+
+    found = solve(initial)
+    n_p = initial.shape[1]
+    poor = np.flatnonzero(_chi_squares(problem, found) > _bound(_dof(problem.chains, n_p)))
+    poor = poor[: max(MOST_TRIALS // (2 * n_p), 1)]
+    if not poor.size:
+        return found
+    away = AGAIN * np.concatenate([np.eye(n_p), -np.eye(n_p)])[:MOST_TRIALS]
+    trials = (initial[poor, None] + away.astype(initial.dtype)).reshape(-1, n_p)
+    again = solve(trials)
+    values = _chi_squares(problem, again).reshape(poor.size, -1)
+    best = np.argmin(values, axis=1)
+    better = values[np.arange(poor.size), best] < _chi_squares(problem, found)[poor]
+    chosen = (np.arange(poor.size) * len(away) + best)[better]
+    parts = ("point", "evaluated", "merit", "converged")
+    new = {
+        name: put(getattr(found, name), poor[better], take(getattr(again, name), chosen))
+        for name in parts
+    }
+    iterations = found.iterations.copy()
+    iterations[poor] += again.iterations.reshape(poor.size, -1).max(axis=1)
+    return found._replace(**new, iterations=iterations)
+
+
+def _chi_squares(problem: Problem, found: Minimised) -> np.ndarray:
+    squares = shooting.squares(found.evaluated, problem.chains)
+    return np.where(np.isfinite(found.merit), squares, np.inf)
+
+
+def _dof(chains: Chains, n_p: int) -> int:
+    n_x = chains.noise.shape[1]
+    return int(chains.measured.sum()) - n_p - n_x * len(chains.noise)
+
+
+def _bound(dof: int) -> float:
+    from scipy.stats import chi2  # noqa: PLC0415 (slow to import)
+
+    return float(chi2.isf(POOR, max(dof, 1)))
+
+
+def _fitted(problem, throws, initial, found: Minimised, max_iterations: int) -> Fit:
+    world, chains, free = problem.world, problem.chains, problem.settings.free
+    values = _chi_squares(problem, found)
+    best = int(np.argmin(values))
+    own = take((found.point, found.evaluated), np.array([best]))
+    point, flown = own
+    *_, root = shooting.step(point, flown, chains, np.zeros(1), 0.0, free.largest_steps)
+    covariance, unknown = estimates.covariance(np.asarray(root)[0])
+    dof = _dof(chains, free.size)
+    impacts = int(np.where(chains.real, flown.impacts[0], 0).sum())
+    fitted = free.apply(world, jnp.asarray(point.parameters[0]))
+    codes = _codes(problem, found, values, dof, max_iterations)
+    if codes[best] == int(_value(RESULTS.successful)) and len(unknown):
+        lost = RESULTS.not_identifiable if impacts else RESULTS.no_impact
+        codes[best] = int(_value(lost))
+    residuals, runs = _residuals(throws, chains, flown)
+    ended = flown.code[0][chains.real]
+    return Fit(
+        world=fitted,
+        states=tuple(
+            State(*(jnp.asarray(leaf[0, throw, 0]) for leaf in jax.tree.leaves(point.nodes)))
+            for throw in range(len(throws))
+        ),
+        estimates=estimates.estimates(free, fitted, covariance),
+        covariance=covariance,
+        unidentifiable=tuple(estimates.named(one, free.coordinate_names) for one in unknown),
+        chi_square=float(values[best]),
+        dof=dof,
+        runs=runs,
+        residuals=residuals,
+        impacts=impacts,
+        result=_item(RESULTS, codes[best]),
+        world_result=_item(WORLD_RESULTS, int(ended[np.argmax(ended != 0)])),
+        starts=Starts(
+            initial=initial,
+            parameters=found.point.parameters,
+            chi_square=values,
+            iterations=found.iterations,
+            result=_item(RESULTS, codes),
+            worlds=jax.vmap(lambda step: free.apply(world, step))(
+                jnp.asarray(found.point.parameters)
+            ),
+        ),
+        history=found.history,
+        free=free,
+    )
+
+
+def _codes(problem, found: Minimised, values, dof: int, max_iterations: int) -> np.ndarray:
+    """Of each start."""
+    codes = np.full(values.shape, int(_value(RESULTS.successful)), np.int32)
+    off = np.abs(shooting.gaps(found.evaluated, problem.chains)).max((1, 2, 3))
+    unfinished = ~found.converged | (off > MEETING)
+    conditions = (
+        (values > _bound(dof), RESULTS.poor_fit),
+        (unfinished, RESULTS.stalled),
+        (unfinished & (found.iterations >= max_iterations), RESULTS.max_iterations_reached),
+        (~np.isfinite(values), RESULTS.simulation_failed),
+    )
+    for holds, code in conditions:  # the last that holds stays
+        codes = np.where(holds, int(_value(code)), codes)
+    return codes
+
+
+def _residuals(throws, chains: Chains, flown) -> tuple[tuple[np.ndarray, ...], float]:
+    """Of each throw in the order of time, and the least probability of their runs."""
+    found, runs = [], 1.0
+    for throw, data in enumerate(throws):
+        measured = data.measured()
+        n_channels = measured.shape[1]
+        there = chains.ts.shape[-1]
+        rows = flown.residual[0, throw].reshape(-1, there, n_channels)
+        seen = chains.measured[throw].reshape(-1, there, n_channels)
+        residual = np.full(measured.shape, np.nan)
+        # Samples of which anything was measured are in the same order in both.
+        residual[measured.any(-1)] = np.where(seen, rows, np.nan)[seen.any(-1)]
+        runs = min(runs, estimates.runs_test(residual, measured))
+        found.append(residual)
+    return tuple(found), runs
+
+
+def _value(item) -> np.ndarray:
+    (value,) = jax.tree.leaves(item)
+    return np.asarray(value)
+
+
+def _item(codes, value):
+    """The item, or items, of an enumeration with these values."""
+    return jax.tree.map(lambda _: jnp.asarray(value, jnp.int32), codes.successful)

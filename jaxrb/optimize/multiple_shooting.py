@@ -1,0 +1,212 @@
+"""Multiple shooting: parameters and nodes together, first with gaps between segments, then without.
+
+A motion through impacts depends on its start so steeply that a simulation of all of it fits only
+from very near. Cut at nodes whose states are unknowns as well, each segment has hardly more than
+one impact. Segments first need to meet only to some multiple of the noise, which leaves room for
+wrong parameters; at the end they meet exactly, and it is one simulation that is fitted (Bock,
+Recent advances in parameter identification techniques for ODE, 1983).
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jaxtyping import Float
+
+from ..bodies import State
+from ..simulate import World
+from . import gauss_newton
+from .chains import Chains
+from .gauss_newton import Stages
+from .levenberg_marquardt import Minimised, as_numpy, minimise
+from .segments import Flown, Segment, Settings, fly
+
+# By how many standard deviations segments may miss each other, in turn.
+SLACKS = (10.0, 1.0)
+# A phase that leaves gaps ends once an iteration gains less than this part of the merit.
+ROUGH = 1e-4
+
+
+class Point(NamedTuple):
+    """The unknowns; leading axis over the starts.
+
+    Attributes:
+        parameters: steps from the given world, shape (L, n_p).
+        nodes: states at the starts of the segments, leading axes (L, J, N).
+    """
+
+    parameters: np.ndarray
+    nodes: State
+
+
+class Problem(NamedTuple):
+    """What is fitted.
+
+    Attributes:
+        world, args: as in `simulate`.
+        chains: the measurements.
+        settings: of the program.
+    """
+
+    world: World
+    args: Any
+    chains: Chains
+    settings: Settings
+
+    def evaluate(self, point: Point) -> Flown:
+        """All segments with their derivatives; leading axes (L, J, N)."""
+        lead = point.nodes.position.shape[:3]
+        chains = self.chains
+
+        def each(leaf):
+            return np.broadcast_to(leaf, (lead[0], *leaf.shape))
+
+        def following(leaf):
+            return np.concatenate([leaf[:, :, 1:], leaf[:, :, -1:]], axis=2)
+
+        n_p = point.parameters.shape[-1]
+        segments = Segment(
+            np.broadcast_to(point.parameters[:, None, None], (*lead, n_p)),
+            point.nodes,
+            jax.tree.map(following, point.nodes),
+            *jax.tree.map(each, (chains.t0, chains.t1, chains.ts, chains.rows, chains.compare)),
+        )
+        flat = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[3:]), segments)
+        flown = fly(self.world, self.args, flat, self.settings)
+        return jax.tree.map(lambda leaf: np.asarray(leaf).reshape(*lead, *leaf.shape[1:]), flown)
+
+
+def solve(problem: Problem, point: Point, *, max_iterations: int, tolerance: float, report=None):
+    """The best point from each start, with segments that meet.
+
+    Args:
+        problem: what is fitted.
+        point: starts.
+        max_iterations: of each phase.
+        tolerance: relative decrease of chi-square below which a start is done.
+        report: as in `minimise`.
+    """
+    here = as_numpy(problem.evaluate(point))
+    total = np.zeros(len(point.parameters), int)
+    for slack in SLACKS:
+        found = minimise_with(problem, point, here, slack, max_iterations, ROUGH, report)
+        point, here, total = found.point, found.evaluated, total + found.iterations
+    found = minimise_with(problem, point, here, 0.0, max_iterations, tolerance, report)
+    return found._replace(iterations=total + found.iterations)
+
+
+def minimise_with(
+    problem: Problem, point: Point, here: Flown, slack: float, max_iterations, tolerance, report
+) -> Minimised:
+    """One phase: with gaps of so many standard deviations, or, at 0, with none."""
+    chains, largest = problem.chains, problem.settings.free.largest_steps
+
+    def improve(point, flown, damping):
+        trial, price, _ = step(point, flown, chains, damping, slack, largest)
+        return trial, price
+
+    def merit(flown, price):
+        chi_square = squares(flown, chains)
+        off = gaps(flown, chains)
+        with np.errstate(over="ignore", invalid="ignore"):
+            if slack > 0:
+                total = chi_square + np.sum((off / slack) ** 2, (1, 2, 3))
+            else:
+                # Exact: with a price above that of closing a gap, the least is without gaps.
+                total = chi_square + price * np.sum(np.abs(off), (1, 2, 3))
+        return np.where(np.isfinite(total) & ~failed(flown, chains).any((1, 2)), total, np.inf)
+
+    return minimise(
+        point,
+        problem.evaluate,
+        improve,
+        merit,
+        evaluated=here,
+        max_iterations=max_iterations,
+        tolerance=tolerance,
+        report=report,
+    )
+
+
+def squares(flown: Flown, chains: Chains) -> np.ndarray:
+    """Chi-square of each start."""
+    real = chains.real[..., None]
+    return np.sum(np.where(real, flown.residual, 0.0) ** 2, (1, 2, 3))
+
+
+def gaps(flown: Flown, chains: Chains) -> np.ndarray:
+    """By how many standard deviations segments miss each other, leading axes (L, J, N)."""
+    return np.where(chains.followed[..., None], flown.defect / chains.noise[:, None], 0.0)
+
+
+def failed(flown: Flown, chains: Chains) -> np.ndarray:
+    """Which segments ended early."""
+    return (flown.code != 0) & chains.real
+
+
+def step(
+    point: Point, flown: Flown, chains: Chains, damping: np.ndarray, slack: float, largest
+) -> tuple[Point, Float[np.ndarray, " L"], Float[np.ndarray, "L n_p n_p"]]:
+    """One Gauss-Newton step from each start.
+
+    Args:
+        point, flown, chains: where, and what was found there.
+        damping: of each start.
+        slack: by how many standard deviations segments may miss each other.
+        largest: of each parameter's coordinate, the longest step; all are shortened together.
+
+    Returns:
+        The next point; the largest multiplier of a gap, over its standard deviation; and the
+        upper triangular root of the information of the parameters.
+    """
+    n_p = point.parameters.shape[-1]
+    stages = _stages(flown, chains, n_p, slack)
+    lead, n_x = stages.defect.shape[:2], stages.defect.shape[-1]
+    each = np.broadcast_to(damping[:, None], lead)
+    left, feedbacks = gauss_newton.eliminate(stages, None, each, np.zeros(n_x))
+    moved, first, root = gauss_newton.join(left[0], damping)
+    shared = np.broadcast_to(moved[:, None], (*lead, n_p))
+    _, steps = gauss_newton.forward(feedbacks, stages, first, shared)
+    found = gauss_newton.multipliers(left, steps, shared) * chains.noise[:, None]
+    price = 2 * np.abs(found).max(axis=(1, 2, 3))
+    part = 1 / np.maximum((np.abs(moved) / largest).max(axis=1, initial=0.0), 1.0)
+    moves = steps[:, :, :-1] * part[:, None, None, None]
+    nodes = _moved(point.nodes, moves.reshape(*moves.shape[:-1], n_x // 12, 12))
+    parameters = np.asarray(point.parameters + moved * part[:, None])
+    return Point(parameters, as_numpy(nodes)), np.asarray(price), np.asarray(root)
+
+
+@jax.jit
+def _moved(nodes: State, steps) -> State:
+    return jax.vmap(jax.vmap(jax.vmap(State.retract)))(nodes, steps)
+
+
+def _stages(flown: Flown, chains: Chains, n_p: int, slack: float) -> Stages:
+    """The stages of all chains. Their input is the gap after a segment, in standard deviations."""
+
+    def where(on, leaf):
+        return np.where(on.reshape(1, *on.shape, *[1] * (leaf.ndim - 3)), leaf, 0.0)
+
+    residual, by = where(chains.real, flown.residual), where(chains.real, flown.residual_by)
+    defect = where(chains.followed, flown.defect)
+    defect_by = where(chains.followed, flown.defect_by)
+    *lead, n_x = defect.shape
+    m = residual.shape[-1]
+    gap = np.broadcast_to(np.eye(n_x, dtype=defect.dtype), (*lead, n_x, n_x))
+    scale = (slack * chains.noise)[:, None, :, None]
+
+    def below(top, rows):
+        return np.concatenate([top, rows], axis=3)
+
+    return Stages(
+        below(np.zeros_like(defect), residual),
+        below(gap, np.zeros((*lead, m, n_x), gap.dtype)),
+        below(np.zeros_like(gap), by[..., n_p:]),
+        below(np.zeros((*lead, n_x, n_p), gap.dtype), by[..., :n_p]),
+        defect,
+        where(chains.followed, gap * scale),
+        defect_by[..., n_p:],
+        defect_by[..., :n_p],
+    )

@@ -1,0 +1,140 @@
+"""Where a measured motion is cut, and its states there, from the measurements alone."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from ..lie import quaternion as quaternions
+
+# Samples on each side of a time whose velocities are compared.
+SIDE = 6
+# A velocity jumps where the two sides disagree by so many standard deviations.
+JUMP = 6.0
+# Samples that a state is estimated from, at most, on each side of its time.
+WINDOW = 12
+
+
+class Nodes(NamedTuple):
+    """Where one throw is cut.
+
+    Attributes:
+        ts: of the starts of the segments, ascending [s], shape (N,).
+        position, quaternion, velocity, angular_velocity: the states there; leading axis N.
+    """
+
+    ts: np.ndarray
+    position: np.ndarray
+    quaternion: np.ndarray
+    velocity: np.ndarray
+    angular_velocity: np.ndarray
+
+
+def jumps(ts: np.ndarray, position: np.ndarray, acceleration: np.ndarray, sd: float) -> np.ndarray:
+    """When some body's velocity jumps, ascending [s].
+
+    On both sides of each time a parabola of the known acceleration is fitted to a few samples.
+    Impacts that follow one another sooner than these take are one jump.
+
+    Args:
+        ts, position: of one throw, shapes (T,) and (T, n_bodies, 3); NaN is missing.
+        acceleration: of each body in flight [m/s^2], shape (n_bodies, 3).
+        sd: noise of a coordinate [m].
+    """
+    n_times, n_bodies = position.shape[:2]
+    score = np.zeros(n_times - 1)
+    for body in range(n_bodies):
+        known = np.flatnonzero(np.isfinite(position[:, body]).all(-1))
+        for k in range(1, known.size):
+            left = known[max(k - SIDE, 0) : k]
+            right = known[k : k + SIDE]
+            if min(left.size, right.size) < 3:
+                continue
+            fits = [
+                _line(ts[own] - ts[known[k]], position[own, body], acceleration[body])
+                for own in (left, right)
+            ]
+            (_, before, spread_before), (_, after, spread_after) = fits
+            variance = sd**2 * (spread_before + spread_after)
+            jump = np.sqrt(np.sum((after - before) ** 2) / variance)
+            score[known[k] - 1] = max(score[known[k] - 1], jump)
+    found = []
+    while score.max(initial=0.0) > JUMP:
+        peak = int(np.argmax(score))
+        found.append((ts[peak] + ts[peak + 1]) / 2)
+        score[max(peak - SIDE, 0) : peak + SIDE + 1] = 0.0
+    return np.sort(found)
+
+
+def _line(tau: np.ndarray, position: np.ndarray, acceleration: np.ndarray):
+    """Place and velocity at tau = 0, and the variance of a velocity's coordinate over that of the
+    noise."""
+    flat = position - acceleration * tau[:, None] ** 2 / 2
+    basis = np.stack([np.ones_like(tau), tau], axis=1)
+    fitted, *_ = np.linalg.lstsq(basis, flat, rcond=None)
+    return fitted[0], fitted[1], np.linalg.inv(basis.T @ basis)[1, 1]
+
+
+def states_at(
+    nodes: np.ndarray,
+    breaks: np.ndarray,
+    ts: np.ndarray,
+    poses: tuple[np.ndarray, np.ndarray],
+    acceleration: np.ndarray,
+) -> Nodes:
+    """The states at some times, fitted to the samples around each up to the next jumps.
+
+    Args:
+        nodes: the times [s], shape (N,).
+        breaks: when velocities jump [s].
+        ts, poses: the samples, positions (T, n_bodies, 3) and quaternions (T, n_bodies, 4).
+        acceleration: as in `jumps`.
+    """
+    positions, attitudes = poses
+    n_bodies = positions.shape[1]
+    states = np.zeros((nodes.size, n_bodies, 13))
+    for number, time in enumerate(nodes):
+        for body in range(n_bodies):
+            seen = np.asarray(np.isfinite(positions[:, body]).all(-1))
+            turned = np.asarray(np.isfinite(attitudes[:, body]).all(-1))
+            own = _around(time, ts, seen, breaks)
+            place, velocity, _ = _line(ts[own] - time, positions[own, body], acceleration[body])
+            turn, spin = _turning(time, _around(time, ts, turned, breaks), ts, attitudes[:, body])
+            states[number, body] = np.concatenate([place, turn, velocity, spin])
+    return Nodes(nodes, states[..., :3], states[..., 3:7], states[..., 7:10], states[..., 10:])
+
+
+def _around(time: float, ts: np.ndarray, known: np.ndarray, breaks: np.ndarray) -> np.ndarray:
+    """Samples near a time, between the jumps before and after it; the nearest four if these are
+    fewer.
+
+    Raises:
+        ValueError: if fewer than two are known at all.
+    """
+    places = np.flatnonzero(known)
+    if places.size < 2:
+        raise ValueError(
+            "A body was measured fewer than twice: there is nothing to start from. Measured "
+            "points tell a pose where three of a body, not in a line, are seen at one time."
+        )
+    before = max(breaks[breaks <= time], default=-np.inf)
+    after = min(breaks[breaks > time], default=np.inf)
+    inside = places[(ts[places] > before) & (ts[places] < after)]
+    nearest = inside[np.argsort(np.abs(ts[inside] - time), kind="stable")[: 2 * WINDOW]]
+    if nearest.size < 4:
+        nearest = places[np.argsort(np.abs(ts[places] - time), kind="stable")[:4]]
+    return np.sort(nearest)
+
+
+def _turning(time: float, own: np.ndarray, ts: np.ndarray, attitudes: np.ndarray):
+    """Attitude and angular velocity, body frame, at a time."""
+    tau = ts[own] - time
+    base = jnp.asarray(attitudes[own[np.argmin(np.abs(tau))]])
+    others = jnp.asarray(attitudes[own])
+    vectors = np.asarray(quaternions.local(jnp.broadcast_to(base, others.shape), others))
+    degree = 2 if own.size >= 6 else 1
+    fitted, *_ = np.linalg.lstsq(np.vander(tau, degree + 1, increasing=True), vectors, rcond=None)
+    # The rate of a rotation vector is the angular velocity where the vector is small.
+    return np.asarray(quaternions.retract(base, jnp.asarray(fitted[0], base.dtype))), fitted[1]

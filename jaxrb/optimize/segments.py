@@ -1,0 +1,131 @@
+"""Flights between nodes with their derivatives: the one program of fitting.
+
+However long a motion and however many starts, a lane of the program is one segment of one throw
+from one start.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from ..bodies import State
+from ..exec.parallel import in_parallel
+from ..simulate import SaveAt, World, simulate
+from ..simulate.method import AbstractMethod
+from .data import AbstractComparison
+from .flow_map import value_and_jacobian
+from .parameters import Parameters
+
+# Lanes that a core takes at once. Always as many, so that their number compiles nothing anew.
+LANES = 64
+
+
+class Segment(NamedTuple):
+    """What one lane is given.
+
+    Attributes:
+        parameters: step of the free parameters, shape (n_p,).
+        start, target: the states of the node and of the next one.
+        t0, t1: of the segment [s].
+        ts: of the samples in it, shape (m,); those that are none are at t1.
+        rows: the samples, leading axis m, NaN where there is none.
+        compare: how.
+    """
+
+    parameters: Float[Array | np.ndarray, " n_p"]
+    start: State
+    target: State
+    t0: Float[Array | np.ndarray, ""]
+    t1: Float[Array | np.ndarray, ""]
+    ts: Float[Array | np.ndarray, " m"]
+    rows: Any
+    compare: AbstractComparison
+
+
+class Flown(NamedTuple):
+    """What one lane returns.
+
+    Attributes:
+        residual, residual_by: of the samples over their noise, shape (m k,), and its derivative
+            by the parameters and the start, shape (m k, n_p + 12 n_bodies).
+        defect, defect_by: the end in the chart of the target, shape (12 n_bodies,), and its
+            derivative.
+        code: why the simulation ended early, 0 if it did not.
+        impacts: how many there were.
+    """
+
+    residual: Float[Array | np.ndarray, " mk"]
+    residual_by: Float[Array | np.ndarray, "mk n"]
+    defect: Float[Array | np.ndarray, " n_x"]
+    defect_by: Float[Array | np.ndarray, "n_x n"]
+    code: Int[Array | np.ndarray, ""]
+    impacts: Int[Array | np.ndarray, ""]
+
+
+class Settings(NamedTuple):
+    """What is static in the program."""
+
+    method: AbstractMethod
+    free: Parameters
+    max_steps: int
+    structure: Any  # of the args that are no arrays
+
+
+def fly(world: World, args: Any, segments: Segment, settings: Settings) -> Flown:
+    """All segments, with a leading axis, on all cores or devices."""
+    n_lanes = segments.t0.shape[0]
+    missing = -n_lanes % LANES
+
+    def filled(leaf):
+        return jnp.concatenate([leaf, jnp.repeat(leaf[-1:], missing, 0)]) if missing else leaf
+
+    flown = in_parallel(
+        _lanes,
+        (world, args),
+        jax.tree.map(filled, segments),
+        options={"settings": settings},
+        devices=jax.devices(),
+        chunk=LANES,
+    )
+    return jax.tree.map(lambda leaf: leaf[:n_lanes], flown)
+
+
+@partial(jax.jit, static_argnames="settings")
+def _lanes(shared, segments: Segment, *, settings: Settings) -> Flown:
+    world, args = shared
+    return jax.vmap(lambda segment: _fly(world, args, segment, settings))(segments)
+
+
+def _fly(world: World, args: Any, segment: Segment, settings: Settings) -> Flown:
+    method, free, max_steps, structure = settings
+    args = eqx.combine(args, structure)
+
+    def flight(step):
+        own, moved = step[: free.size], step[free.size :]
+        sol = simulate(
+            free.apply(world, segment.parameters + own),
+            segment.start.retract(moved.reshape(-1, 12)),
+            method,
+            jnp.asarray(segment.t1),
+            jnp.asarray(segment.t0),
+            SaveAt(ts=segment.ts),
+            args,
+            throw=False,
+            max_steps=max_steps,
+        )
+        residual = jax.vmap(segment.compare)(segment.rows, sol.states).reshape(-1)
+        defect = segment.target.local(sol.final).reshape(-1)
+        (code,) = jax.tree.leaves(sol.result)
+        return (residual, defect), (code, sol.impacts.count)
+
+    n_x = 12 * segment.start.position.shape[-2]
+    here = jnp.zeros(free.size + n_x, segment.parameters.dtype)
+    (residual, defect), (by_residual, by_defect), (code, count) = value_and_jacobian(flight, here)
+    return Flown(residual, by_residual, defect, by_defect, code, count)
