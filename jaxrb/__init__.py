@@ -94,6 +94,8 @@ from .simulate import (
     PairLaw as PairLaw,
     SaveAt as SaveAt,
     Solution as Solution,
+    StopAfter as StopAfter,
+    StopWhen as StopWhen,
     World as World,
     angular_momentum as angular_momentum,
     constraint_violation as constraint_violation,

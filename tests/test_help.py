@@ -10,7 +10,7 @@ import pytest
 
 import jaxrb as rb
 
-PACKAGES = [rb, rb.rotations, rb.viz, rb.io, rb.lie]
+PACKAGES = [rb, rb.rotations, rb.viz, rb.io, rb.lie, rb.optimize]
 MODULES = [*PACKAGES, rb.lie.so3, rb.lie.se3, rb.lie.quaternion, rb.lie.directors]
 
 
@@ -23,7 +23,8 @@ def exported(module):
 def test_only_public_names_are_shown(module):
     shown = dir(module)
     assert shown == sorted(set(shown))
-    public_modules = {"io", "viz", "lie", "rotations", "so3", "se3", "quaternion", "directors"}
+    public_modules = {"io", "optimize", "viz", "lie", "rotations"}
+    public_modules |= {"so3", "se3", "quaternion", "directors"}
     for name in shown:
         assert not name.startswith("_")
         thing = getattr(module, name)

@@ -43,6 +43,7 @@ BACK = {
     ("simulate/describe", "simulate/world"),
     ("simulate/unread", "simulate/saving"),
     ("optimize/describe", "optimize/fit"),
+    ("optimize/describe", "optimize/shoot"),
     ("viz/scene", "viz/replay"),
 }
 

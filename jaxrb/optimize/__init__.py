@@ -20,6 +20,8 @@ from .fit import Fit as Fit, Starts as Starts, fit as fit
 from .flow_map import FlowMap as FlowMap, flow_map as flow_map
 from .lyapunov import Lyapunov as Lyapunov, lyapunov as lyapunov
 from .parameters import Parameters as Parameters
+from .residuals import pose_error as pose_error
 from .results import RESULTS as RESULTS
+from .shoot import Shots as Shots, shoot as shoot
 
 publish(__name__)

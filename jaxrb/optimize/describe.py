@@ -11,6 +11,7 @@ from .results import RESULTS
 
 if TYPE_CHECKING:
     from .fit import Fit
+    from .shoot import Shots
 
 
 def describe_fit(fit: Fit) -> str:
@@ -43,6 +44,26 @@ def describe_fit(fit: Fit) -> str:
         parts = ", ".join(f"{name} ({part:+.2f})" for name, part in direction.items())
         rows.append(f"not known together: {parts}")
     return "\n".join(rows)
+
+
+def describe_shots(shots: Shots) -> str:
+    """The best of all starts, and how they ended."""
+    if shots.all is None:
+        n = len(shots.cost)
+        return f"Shots({n} starts: {code_names(RESULTS, shots.result)})"
+    lines = [
+        f"residual {np.linalg.norm(shots.residual):.3g} at {float(shots.time):.6g} s, "
+        f"{int(shots.impacts)} impacts, {int(shots.iterations)} iterations",
+        f"velocity {_row(shots.state.velocity)}, angular velocity "
+        f"{_row(shots.state.angular_velocity)}",
+        f"{len(shots.all.cost)} starts: {code_names(RESULTS, shots.all.result)}",
+        f"result {RESULTS[shots.result]}",
+    ]
+    return "\n".join(lines)
+
+
+def _row(array) -> str:
+    return np.array2string(np.asarray(array), precision=6, separator=", ").replace("\n", "")
 
 
 def _digits(number: float) -> str:

@@ -26,8 +26,8 @@ from .estimates import Estimate
 from .levenberg_marquardt import Minimised, put, take
 from .multiple_shooting import Point, Problem
 from .parameters import Parameters
-from .results import RESULTS
-from .segments import Settings
+from .results import RESULTS, code_of, items
+from .segments import Settings, parted
 
 # Chi-square above what noise exceeds with this probability is a poor fit.
 POOR = 1e-3
@@ -164,8 +164,8 @@ def fit(
     dt = float(method.dt)  # type: ignore[arg-type]
     chains, nodes = cut(world, throws, dt, segments, free.dtype)
     longest = float(np.max(chains.t1 - chains.t0))
-    given, structure = eqx.partition(args, eqx.is_array)
-    settings = Settings(method, free, rounded_up(int(np.ceil(longest / dt - 1e-6)) + 1), structure)
+    given, static = parted(args)
+    settings = Settings(method, free, rounded_up(int(np.ceil(longest / dt - 1e-6)) + 1), static)
     problem = Problem(world, given, chains, settings)
     with progress_bar(progress, 3 * max_iterations, "iteration") as bar:
         found = _solved(problem, initial, nodes, max_iterations, bar)
@@ -275,18 +275,20 @@ def _bound(dof: int) -> float:
 def _fitted(problem, throws, initial, found: Minimised, max_iterations: int) -> Fit:
     world, chains, free = problem.world, problem.chains, problem.settings.free
     values = _chi_squares(problem, found)
-    best = int(np.argmin(values))
+    dof = _dof(chains, free.size)
+    codes = _codes(problem, found, values, dof, max_iterations)
+    # Of what is no single simulation chi-square says nothing.
+    whole = np.isin(codes, [code_of(RESULTS.successful), code_of(RESULTS.poor_fit)])
+    best = int(np.lexsort((np.where(np.isfinite(values), values, np.finfo(float).max), ~whole))[0])
     own = take((found.point, found.evaluated), np.array([best]))
     point, flown = own
     *_, root = shooting.step(point, flown, chains, np.zeros(1), 0.0, free.largest_steps)
     covariance, unknown = estimates.covariance(np.asarray(root)[0])
-    dof = _dof(chains, free.size)
     impacts = int(np.where(chains.real, flown.impacts[0], 0).sum())
     fitted = free.apply(world, jnp.asarray(point.parameters[0]))
-    codes = _codes(problem, found, values, dof, max_iterations)
-    if codes[best] == int(_value(RESULTS.successful)) and len(unknown):
+    if codes[best] == code_of(RESULTS.successful) and len(unknown):
         lost = RESULTS.not_identifiable if impacts else RESULTS.no_impact
-        codes[best] = int(_value(lost))
+        codes[best] = code_of(lost)
     residuals, runs = _residuals(throws, chains, flown)
     ended = flown.code[0][chains.real]
     return Fit(
@@ -303,14 +305,14 @@ def _fitted(problem, throws, initial, found: Minimised, max_iterations: int) -> 
         runs=runs,
         residuals=residuals,
         impacts=impacts,
-        result=_item(RESULTS, codes[best]),
-        world_result=_item(WORLD_RESULTS, int(ended[np.argmax(ended != 0)])),
+        result=items(RESULTS, codes[best]),
+        world_result=items(WORLD_RESULTS, int(ended[np.argmax(ended != 0)])),
         starts=Starts(
             initial=initial,
             parameters=found.point.parameters,
             chi_square=values,
             iterations=found.iterations,
-            result=_item(RESULTS, codes),
+            result=items(RESULTS, codes),
             worlds=jax.vmap(lambda step: free.apply(world, step))(
                 jnp.asarray(found.point.parameters)
             ),
@@ -322,7 +324,7 @@ def _fitted(problem, throws, initial, found: Minimised, max_iterations: int) -> 
 
 def _codes(problem, found: Minimised, values, dof: int, max_iterations: int) -> np.ndarray:
     """Of each start."""
-    codes = np.full(values.shape, int(_value(RESULTS.successful)), np.int32)
+    codes = np.full(values.shape, code_of(RESULTS.successful), np.int32)
     off = np.abs(shooting.gaps(found.evaluated, problem.chains)).max((1, 2, 3))
     unfinished = ~found.converged | (off > MEETING)
     conditions = (
@@ -332,7 +334,7 @@ def _codes(problem, found: Minimised, values, dof: int, max_iterations: int) -> 
         (~np.isfinite(values), RESULTS.simulation_failed),
     )
     for holds, code in conditions:  # the last that holds stays
-        codes = np.where(holds, int(_value(code)), codes)
+        codes = np.where(holds, code_of(code), codes)
     return codes
 
 
@@ -351,13 +353,3 @@ def _residuals(throws, chains: Chains, flown) -> tuple[tuple[np.ndarray, ...], f
         runs = min(runs, estimates.runs_test(residual, measured))
         found.append(residual)
     return tuple(found), runs
-
-
-def _value(item) -> np.ndarray:
-    (value,) = jax.tree.leaves(item)
-    return np.asarray(value)
-
-
-def _item(codes, value):
-    """The item, or items, of an enumeration with these values."""
-    return jax.tree.map(lambda _: jnp.asarray(value, jnp.int32), codes.successful)

@@ -130,13 +130,16 @@ def _at(stages: Stages, k: int) -> Stages:
 
 
 def join(
-    chains: Remainder, damping: Float[np.ndarray, "*batch"]
+    chains: Remainder,
+    damping: Float[np.ndarray, "*batch"],
+    largest: Float[np.ndarray, " n_p"],
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The step of the parameters that several chains share, and those of their first nodes.
 
     Args:
         chains: what is left of each; the last leading axis is over the chains.
         damping: of the parameters, without that axis.
+        largest: how far each parameter may go.
 
     Returns:
         The step of the parameters, shape (..., n_p); those of the first nodes, shape (...,
@@ -149,6 +152,8 @@ def join(
     )
     held, rest = _solved_first(rows, n_x, np.zeros(n_x, rows.dtype))
     step, root = least_squares(rest.reshape(*rest.shape[:-3], -1, rest.shape[-1]), damping)
+    # One by one: a parameter of which little is known would hold up all others.
+    step = np.clip(step, -largest, largest)
     first = -held[..., -1] - apply(held[..., :-1], step[..., None, :])
     return step, first, root
 
@@ -234,7 +239,8 @@ def _solve(upper: np.ndarray, right: np.ndarray) -> np.ndarray:
     if n == 0:
         return right
     size = np.abs(np.diagonal(upper, axis1=-2, axis2=-1))
-    least = 4 * np.finfo(upper.dtype).eps * size.max(axis=-1, keepdims=True)
+    # Derivatives that are zero but for round-off are of this size.
+    least = np.finfo(upper.dtype).eps ** 0.625 * size.max(axis=-1, keepdims=True)
     unknown = (size <= least)[..., None]
     upper = np.where(unknown, np.eye(n, dtype=upper.dtype), upper)
     # Of triangular matrices a decomposition with pivots is the matrix itself.

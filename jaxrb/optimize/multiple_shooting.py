@@ -133,7 +133,7 @@ def minimise_with(
 def squares(flown: Flown, chains: Chains) -> np.ndarray:
     """Chi-square of each start."""
     real = chains.real[..., None]
-    return np.sum(np.where(real, flown.residual, 0.0) ** 2, (1, 2, 3))
+    return np.sum(np.where(real, np.asarray(flown.residual), 0.0) ** 2, (1, 2, 3))
 
 
 def gaps(flown: Flown, chains: Chains) -> np.ndarray:
@@ -143,19 +143,19 @@ def gaps(flown: Flown, chains: Chains) -> np.ndarray:
 
 def failed(flown: Flown, chains: Chains) -> np.ndarray:
     """Which segments ended early."""
-    return (flown.code != 0) & chains.real
+    return (np.asarray(flown.code) != 0) & chains.real
 
 
 def step(
     point: Point, flown: Flown, chains: Chains, damping: np.ndarray, slack: float, largest
-) -> tuple[Point, Float[np.ndarray, " L"], Float[np.ndarray, "L n_p n_p"]]:
+) -> tuple[Point, Float[np.ndarray, " L"], np.ndarray]:
     """One Gauss-Newton step from each start.
 
     Args:
         point, flown, chains: where, and what was found there.
         damping: of each start.
         slack: by how many standard deviations segments may miss each other.
-        largest: of each parameter's coordinate, the longest step; all are shortened together.
+        largest: of each parameter's coordinate, the longest step.
 
     Returns:
         The next point; the largest multiplier of a gap, over its standard deviation; and the
@@ -166,16 +166,15 @@ def step(
     lead, n_x = stages.defect.shape[:2], stages.defect.shape[-1]
     each = np.broadcast_to(damping[:, None], lead)
     left, feedbacks = gauss_newton.eliminate(stages, None, each, np.zeros(n_x))
-    moved, first, root = gauss_newton.join(left[0], damping)
+    moved, first, root = gauss_newton.join(left[0], damping, largest)
     shared = np.broadcast_to(moved[:, None], (*lead, n_p))
     _, steps = gauss_newton.forward(feedbacks, stages, first, shared)
     found = gauss_newton.multipliers(left, steps, shared) * chains.noise[:, None]
     price = 2 * np.abs(found).max(axis=(1, 2, 3))
-    part = 1 / np.maximum((np.abs(moved) / largest).max(axis=1, initial=0.0), 1.0)
-    moves = steps[:, :, :-1] * part[:, None, None, None]
+    moves = steps[:, :, :-1]
     nodes = _moved(point.nodes, moves.reshape(*moves.shape[:-1], n_x // 12, 12))
-    parameters = np.asarray(point.parameters + moved * part[:, None])
-    return Point(parameters, as_numpy(nodes)), np.asarray(price), np.asarray(root)
+    parameters = np.asarray(point.parameters + moved)
+    return Point(parameters, as_numpy(nodes)), np.asarray(price), root
 
 
 @jax.jit

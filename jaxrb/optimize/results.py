@@ -1,5 +1,12 @@
 """How fitting and shooting ended."""
 
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
 from .._codes import Codes
 
 
@@ -10,6 +17,10 @@ class RESULTS(Codes):
     simulation_failed = (
         "The simulation ended early at the start, or wherever a step led: see `world_result`. A "
         "start whose parameters are nearer, another method, or data cut before what fails."
+    )
+    event_missed = (
+        "The event to stop at did not come before t1, or came more than once and was not the "
+        "first: a later t1, or other starts."
     )
     max_iterations_reached = "Every iteration still gained something: raise max_iterations."
     stalled = (
@@ -29,3 +40,14 @@ class RESULTS(Codes):
         "The data do not tell some combinations of parameters, named in `unidentifiable`: fix one "
         "of each, or measure a motion that depends on it."
     )
+
+
+def code_of(item: eqx.Enumeration) -> int:
+    """The number of an item."""
+    (value,) = jax.tree.leaves(item)
+    return int(np.asarray(value))
+
+
+def items(codes: Any, numbers: Any) -> Any:
+    """The item, or items, of an enumeration with some numbers."""
+    return jax.tree.map(lambda _: jnp.asarray(numbers, jnp.int32), codes.successful)

@@ -7,7 +7,7 @@ from one start.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import equinox as eqx
 import jax
@@ -22,6 +22,8 @@ from ..simulate.method import AbstractMethod
 from .data import AbstractComparison
 from .flow_map import value_and_jacobian
 from .parameters import Parameters
+
+Tree = TypeVar("Tree")
 
 # Lanes that a core takes at once. Always as many, so that their number compiles nothing anew.
 LANES = 64
@@ -75,26 +77,44 @@ class Settings(NamedTuple):
     method: AbstractMethod
     free: Parameters
     max_steps: int
-    structure: Any  # of the args that are no arrays
+    static: tuple  # of the args
 
 
 def fly(world: World, args: Any, segments: Segment, settings: Settings) -> Flown:
     """All segments, with a leading axis, on all cores or devices."""
     n_lanes = segments.t0.shape[0]
-    missing = -n_lanes % LANES
-
-    def filled(leaf):
-        return jnp.concatenate([leaf, jnp.repeat(leaf[-1:], missing, 0)]) if missing else leaf
-
     flown = in_parallel(
         _lanes,
         (world, args),
-        jax.tree.map(filled, segments),
+        padded(segments, n_lanes),
         options={"settings": settings},
         devices=jax.devices(),
         chunk=LANES,
     )
     return jax.tree.map(lambda leaf: leaf[:n_lanes], flown)
+
+
+def padded(lanes: Tree, n_lanes: int) -> Tree:
+    """Lanes with the last repeated up to a multiple of those that a core takes at once."""
+    missing = -n_lanes % LANES
+
+    def filled(leaf):
+        return jnp.concatenate([leaf, jnp.repeat(leaf[-1:], missing, 0)]) if missing else leaf
+
+    return jax.tree.map(filled, lanes)
+
+
+def parted(tree: Any) -> tuple[Any, tuple]:
+    """The arrays of a tree, and what of it is static in a program, hashable."""
+    arrays, rest = eqx.partition(tree, eqx.is_array)
+    leaves, structure = jax.tree.flatten(rest)
+    return arrays, (tuple(leaves), structure)
+
+
+def whole(arrays: Any, static: tuple) -> Any:
+    """The tree that was parted."""
+    leaves, structure = static
+    return eqx.combine(arrays, jax.tree.unflatten(structure, leaves))
 
 
 @partial(jax.jit, static_argnames="settings")
@@ -104,8 +124,8 @@ def _lanes(shared, segments: Segment, *, settings: Settings) -> Flown:
 
 
 def _fly(world: World, args: Any, segment: Segment, settings: Settings) -> Flown:
-    method, free, max_steps, structure = settings
-    args = eqx.combine(args, structure)
+    method, free, max_steps, static = settings
+    args = whole(args, static)
 
     def flight(step):
         own, moved = step[: free.size], step[free.size :]

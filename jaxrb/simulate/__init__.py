@@ -27,4 +27,5 @@ from .pair_law import PairLaw as PairLaw
 from .results import RESULTS as RESULTS
 from .saving import Impacts as Impacts, SaveAt as SaveAt, Solution as Solution, Stats as Stats
 from .solve import simulate as simulate
+from .stop import StopAfter as StopAfter, StopWhen as StopWhen
 from .world import World as World

@@ -1,0 +1,212 @@
+"""Motions to a residual of their end, with its derivative: the one program of shooting."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from ..bodies import State
+from ..exec.parallel import in_parallel
+from ..simulate import SaveAt, StopAfter, World, simulate
+from ..simulate.method import AbstractMethod
+from .flow_map import value_and_jacobian
+from .parameters import Parameters
+from .segments import LANES, padded, whole
+
+
+class Shot(NamedTuple):
+    """What one lane is given.
+
+    Attributes:
+        state: at t0, from which the steps are counted.
+        t1: end [s].
+        step: of the unknowns: of the free coordinates of the state, of the parameters, and of the
+            logarithm of the duration, as far as they are free, shape (n,).
+    """
+
+    state: State
+    t1: Float[Array | np.ndarray, ""]
+    step: Float[Array | np.ndarray, " n"]
+
+
+class Landed(NamedTuple):
+    """What one lane returns.
+
+    Attributes:
+        residual: shape (m,).
+        residual_by: its derivative by the unknowns, shape (m, n).
+        code: why the simulation ended early, 0 if it did not; -1 where the event to stop at did
+            not come.
+        impacts: how many there were.
+        start, end: the states at t0 and where the residual was taken.
+        time: when that was [s].
+    """
+
+    residual: Float[Array | np.ndarray, " m"]
+    residual_by: Float[Array | np.ndarray, "m n"]
+    code: Int[Array | np.ndarray, ""]
+    impacts: Int[Array | np.ndarray, ""]
+    start: State
+    end: State
+    time: Float[Array | np.ndarray, ""]
+
+
+class Aim(NamedTuple):
+    """What is static in the program.
+
+    Attributes:
+        method: how to simulate.
+        free: the parameters; None without.
+        coordinates: which of the 12 n_bodies coordinates of the state are free.
+        free_time: whether t1 is.
+        stop: where the residual is taken; None is t1.
+        max_steps: capacity.
+        static: of what else is given.
+    """
+
+    method: AbstractMethod
+    free: Parameters | None
+    coordinates: tuple[int, ...]
+    free_time: bool
+    stop: StopAfter | None
+    max_steps: int
+    static: tuple
+
+
+class Given(NamedTuple):
+    """What all lanes share."""
+
+    world: World
+    t0: Float[Array | np.ndarray, ""]
+    residual: Any
+    condition: Any  # of `StopWhen`, another residual; None without
+    args: Any
+
+
+# The code of a motion in which the event to stop at did not come.
+NOT_STOPPED = -1
+# Times at which a condition is looked at first.
+N_SCAN = 129
+
+
+def shoot_all(given: Given, shots: Shot, aim: Aim) -> Landed:
+    """All lanes, on all cores or devices."""
+    n_lanes = shots.step.shape[0]
+    landed = in_parallel(
+        _lanes,
+        given,
+        padded(shots, n_lanes),
+        options={"aim": aim},
+        devices=jax.devices(),
+        chunk=LANES,
+    )
+    return jax.tree.map(lambda leaf: leaf[:n_lanes], landed)
+
+
+@partial(jax.jit, static_argnames="aim")
+def _lanes(given: Given, shots: Shot, *, aim: Aim) -> Landed:
+    return jax.vmap(lambda shot: _land(given, shot, aim))(shots)
+
+
+def unknowns(given: Given, shot: Shot, step: Array, aim: Aim) -> tuple[World, State, Array]:
+    """The world, the first state and the end of a motion, moved by a step of the unknowns."""
+    n_state = len(aim.coordinates)
+    n_parameters = 0 if aim.free is None else aim.free.size
+    flat = jnp.zeros(12 * shot.state.position.shape[-2], step.dtype)
+    flat = flat.at[np.asarray(aim.coordinates, int)].set(step[:n_state])
+    state = shot.state.retract(flat.reshape(-1, 12))
+    world = given.world
+    if aim.free is not None:
+        world = aim.free.apply(world, step[n_state : n_state + n_parameters])
+    t1 = jnp.asarray(shot.t1)
+    if aim.free_time:
+        t1 = jnp.asarray(given.t0 + (t1 - given.t0) * jnp.exp(step[-1]))
+    return world, state, t1
+
+
+def _land(given: Given, shot: Shot, aim: Aim) -> Landed:
+    residual, condition, args = whole((given.residual, given.condition, given.args), aim.static)
+    n_impacts = 0 if aim.stop is None else aim.stop.impacts
+
+    def flight(step):
+        world, start, t1 = unknowns(given, shot, step, aim)
+        sol = simulate(
+            world,
+            start,
+            aim.method,
+            t1,
+            jnp.asarray(given.t0),
+            SaveAt(final=True, impacts=n_impacts),
+            args,
+            throw=False,
+            max_steps=aim.max_steps,
+        )
+        (code,) = jax.tree.leaves(sol.result)
+        end, time = sol.final, t1
+        if n_impacts:
+            # What comes after the impact does not matter.
+            came = sol.impacts.count >= n_impacts
+            record = sol.impacts
+            end = jax.tree.map(lambda leaf: leaf[n_impacts - 1], record.after)
+            time = jnp.where(came, record.time[n_impacts - 1], t1)  # type: ignore[index]
+            ended = jnp.where(code == 0, jnp.int32(NOT_STOPPED), code)
+            code = jnp.where(came, 0, ended)
+            # In unused slots there is no state: the last one stands there, with a code.
+            end = jax.tree.map(lambda at, last: jnp.where(came, at, last), end, sol.final)
+        missed = jnp.ravel(jnp.asarray(residual(end)))
+        if condition is not None:
+            missed = jnp.append(missed, condition.function(time, end))
+        return missed, (code, sol.impacts.count, start, end, time)
+
+    missed, by, rest = value_and_jacobian(flight, jnp.asarray(shot.step))
+    return Landed(missed, by, *rest)
+
+
+@partial(jax.jit, static_argnames="aim")
+def _scan(given: Given, shots: Shot, *, aim: Aim):
+    """When the condition first changes its sign, roughly [s], t1 where it does not."""
+    _, condition, args = whole((given.residual, given.condition, given.args), aim.static)
+
+    def one(shot):
+        world, start, t1 = unknowns(given, shot, jnp.asarray(shot.step), aim)
+        ts = given.t0 + (t1 - given.t0) * jnp.linspace(0.0, 1.0, N_SCAN, dtype=t1.dtype)
+        sol = simulate(
+            world,
+            start,
+            aim.method,
+            t1,
+            jnp.asarray(given.t0),
+            SaveAt(ts=ts),
+            args,
+            throw=False,
+            max_steps=aim.max_steps,
+        )
+        values = jax.vmap(condition.function)(ts, sol.states)
+        # The start may lie on the surface itself, which is no crossing.
+        crossed = (values[1:-1] * values[2:] <= 0) & sol.reached[2:]
+        first = jnp.argmax(crossed) + 1
+        share = values[first] / jnp.where(crossed.any(), values[first] - values[first + 1], 1.0)
+        found = ts[first] + (ts[first + 1] - ts[first]) * jnp.clip(share, 0.0, 1.0)
+        return jnp.where(crossed.any(), found, t1), crossed.any()
+
+    return jax.vmap(one)(shots)
+
+
+def scan(given: Given, shots: Shot, aim: Aim) -> tuple[np.ndarray, np.ndarray]:
+    """Of all lanes, when the condition first changes its sign, roughly [s], and whether it does."""
+    n_lanes = shots.step.shape[0]
+    found = in_parallel(
+        _scan,
+        given,
+        padded(shots, n_lanes),
+        options={"aim": aim},
+        devices=jax.devices(),
+        chunk=LANES,
+    )
+    times, came = (np.asarray(leaf)[:n_lanes] for leaf in found)
+    return times, came
