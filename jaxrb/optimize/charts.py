@@ -114,8 +114,9 @@ class Bounded(_Elementwise):
     def retract(self, value, step):
         step = step.reshape(value.shape)
         below, above = value - self.lower, self.upper - value
-        # The larger of exp(step) and 1 divided out of both, so that no step overflows.
-        shrink = jnp.exp(-jnp.abs(step))
+        # The larger of exp(step) and 1 divided out of both, so that no step overflows. Not by
+        # exp(-|step|), whose derivative at zero, where every fit starts, is that of one side.
+        shrink = jnp.exp(jnp.where(step > 0, -step, step))
         up, down = jnp.where(step > 0, 1.0, shrink), jnp.where(step > 0, shrink, 1.0)
         moved = (self.upper * below * up + self.lower * above * down) / (below * up + above * down)
         return jnp.clip(moved, self.lower, self.upper)  # the quotient rounds
