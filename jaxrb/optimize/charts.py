@@ -119,7 +119,17 @@ class Bounded(_Elementwise):
         shrink = jnp.exp(jnp.where(step > 0, -step, step))
         up, down = jnp.where(step > 0, 1.0, shrink), jnp.where(step > 0, shrink, 1.0)
         moved = (self.upper * below * up + self.lower * above * down) / (below * up + above * down)
-        return jnp.clip(moved, self.lower, self.upper)  # the quotient rounds
+        return jnp.clip(moved, *self._ends(value.dtype))
+
+    def _ends(self, dtype) -> tuple[Array, Array]:
+        """The numbers next to the bounds: a value at them could be moved no more."""
+        ends = []
+        for bound, other in ((self.lower, self.upper), (self.upper, self.lower)):
+            near = np.nextafter(np.asarray(bound, dtype), np.asarray(other, dtype))
+            # Next to zero there are subnormal numbers, which processors take for zero.
+            tiny = np.copysign(np.finfo(dtype).tiny, other)
+            ends.append(jnp.asarray(tiny if bound == 0 else near, dtype))
+        return ends[0], ends[1]
 
     def local(self, value, other):
         odds = (other - self.lower) / (self.upper - other)
