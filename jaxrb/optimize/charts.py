@@ -18,7 +18,7 @@ from jaxtyping import Array, Float
 
 from .._validate import finite_number, known
 from ..lie import quaternion as quaternions
-from ..math import safe_sqrt
+from ..math import safe_divide, safe_sqrt
 
 
 class AbstractChart(eqx.Module):
@@ -149,18 +149,23 @@ class UnitVector(AbstractChart):
         return 2
 
     def retract(self, value, step):
-        across = _across(value).T @ step
+        first, second = _across(value)
+        across = first * step[0] + second * step[1]
         # A rotation vector at right angles to both, by whose turn the value moves along `across`.
         turn = quaternions.exp(jnp.cross(value, across))
         return quaternions.rotate(turn, value)
 
     def local(self, value, other):
         axis = jnp.cross(value, other)
-        sine = safe_sqrt(jnp.sum(axis**2))
-        angle = jnp.arctan2(sine, value @ other)
+        sine, cosine = safe_sqrt(jnp.sum(axis**2)), jnp.sum(value * other)
+        angle = jnp.arctan2(sine, cosine)
         along = jnp.cross(axis, value)
-        small = sine < jnp.finfo(sine.dtype).eps ** 0.5
-        return _across(value) @ along * jnp.where(small, 1.0, angle / jnp.where(small, 1.0, sine))
+        near = (cosine > 0) & (sine < jnp.finfo(sine.dtype).eps ** 0.5)
+        factor = jnp.where(near, 1.0, safe_divide(angle, sine))
+        step = jnp.sum(_across(value) * along, axis=-1) * factor
+        # To the opposite vector, all directions lead.
+        opposite = jnp.stack([angle, jnp.zeros_like(angle)])
+        return jnp.where((sine == 0) & (cosine < 0), opposite, step)
 
     def possible(self, value):
         return None if abs(np.linalg.norm(value) - 1) < 1e-3 else "of unit length to 1e-3"
