@@ -80,10 +80,14 @@ class Real(_Elementwise):
 
 
 class Positive(_Elementwise):
-    """Positive numbers: value exp(step), so that a step is a relative change."""
+    """Positive numbers: value exp(step), so that a step is a relative change.
+
+    Steps beyond half of the logarithm of the largest number (354, or 44 in single precision) count
+    as that, lest the value overflow or vanish.
+    """
 
     def retract(self, value, step):
-        return value * jnp.exp(step.reshape(value.shape))
+        return value * _exp(step.reshape(value.shape), 1 / 2)
 
     def local(self, value, other):
         return jnp.log(other / value).reshape(-1)
@@ -138,6 +142,12 @@ class Bounded(_Elementwise):
     def possible(self, value):
         inside = (value > self.lower) & (value < self.upper)
         return None if inside.all() else f"between {self.lower:g} and {self.upper:g}, not at them"
+
+
+def _exp(step: Array, part: float) -> Array:
+    """exp, kept within a power of the largest number; its derivative is zero beyond."""
+    most = part * float(np.log(jnp.finfo(step.dtype).max))
+    return jnp.exp(jnp.clip(step, -most, most))
 
 
 class UnitVector(AbstractChart):
@@ -207,6 +217,9 @@ class PhysicalInertia(AbstractChart):
     triangular matrix T whose diagonal is the exponential of the first three coordinates and whose
     other entries (10, 20, 21) are the last three (log-Cholesky: Rucker and Wensing, IEEE Robotics
     and Automation Letters 7 (2022), eq. (11)).
+
+    Steps are limited as those of `Positive`. Where one second moment is less than the round-off of
+    another, the moments of inertia meet the triangle inequality with equality.
     """
 
     def n_coordinates(self, shape):
@@ -216,11 +229,13 @@ class PhysicalInertia(AbstractChart):
 
     def retract(self, value, step):
         if value.ndim == 1:
-            moments = _second_moments(value) * jnp.exp(step)
-            return jnp.sum(moments) - moments
-        root = jnp.linalg.cholesky(_second_moments(value)) @ _triangle(step)
-        moments = jnp.matmul(root, root.T, precision=jax.lax.Precision.HIGHEST)
-        return jnp.trace(moments) * jnp.eye(3, dtype=value.dtype) - moments
+            return _others(_second_moments(value) * _exp(step, 1 / 2))
+        full = jax.lax.Precision.HIGHEST
+        root = jnp.linalg.cholesky(_second_moments(value))
+        root = jnp.matmul(root, _triangle(step), precision=full)
+        moments = jnp.matmul(root, root.T, precision=full)
+        squares = jnp.diagonal(moments)
+        return jnp.diag(_others(squares)) - (moments - jnp.diag(squares))
 
     def local(self, value, other):
         if value.ndim == 1:
@@ -230,21 +245,29 @@ class PhysicalInertia(AbstractChart):
         return jnp.concatenate([jnp.log(jnp.diagonal(factor)), factor[[1, 2, 2], [0, 0, 1]]])
 
     def possible(self, value):
-        moments = _second_moments(jnp.asarray(value))
-        least = np.asarray(moments if value.ndim == 1 else jnp.linalg.eigvalsh(moments)).min()
+        moments = _second_moments(value)
+        least = (moments if value.ndim == 1 else np.linalg.eigvalsh(moments)).min()
         if least > 0:
             return None
         return "of a solid: each principal moment less than the sum of the other two"
 
 
 def _second_moments(inertia):
+    """Of an array of NumPy or of JAX."""
     if inertia.ndim == 1:
-        return jnp.sum(inertia) / 2 - inertia
-    return jnp.trace(inertia) / 2 * jnp.eye(3, dtype=inertia.dtype) - inertia
+        return inertia.sum() / 2 - inertia
+    return inertia.trace() / 2 * np.eye(3, dtype=inertia.dtype) - inertia
+
+
+def _others(moments):
+    """The sum of the two others of each: without the difference of a sum and its term, which
+    leaves nothing of small ones."""
+    return jnp.roll(moments, 1) + jnp.roll(moments, 2)
 
 
 def _triangle(step):
-    return jnp.diag(jnp.exp(step[:3])).at[(1, 2, 2), (0, 0, 1)].set(step[3:])
+    # Squared in the moments of mass, hence half as far as a moment itself.
+    return jnp.diag(_exp(step[:3], 1 / 4)).at[(1, 2, 2), (0, 0, 1)].set(step[3:])
 
 
 class Fixed(AbstractChart):
