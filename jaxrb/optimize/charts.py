@@ -130,9 +130,9 @@ class Bounded(_Elementwise):
         ends = []
         for bound, other in ((self.lower, self.upper), (self.upper, self.lower)):
             near = np.nextafter(np.asarray(bound, dtype), np.asarray(other, dtype))
-            # Next to zero there are subnormal numbers, which processors take for zero.
-            tiny = np.copysign(np.finfo(dtype).tiny, other)
-            ends.append(jnp.asarray(tiny if bound == 0 else near, dtype))
+            # From the smallest number, next to zero, the way back is as long as no exponential.
+            small = np.finfo(dtype).eps * other
+            ends.append(jnp.asarray(small if bound == 0 else near, dtype))
         return ends[0], ends[1]
 
     def local(self, value, other):
@@ -166,13 +166,13 @@ class UnitVector(AbstractChart):
         return quaternions.rotate(turn, value)
 
     def local(self, value, other):
-        axis = jnp.cross(value, other)
-        sine, cosine = safe_sqrt(jnp.sum(axis**2)), jnp.sum(value * other)
+        # Along the axes of the step, whose length is the sine. Of a cross product, round-off would
+        # lie in any direction where the vectors are opposite.
+        across = jnp.stack([jnp.sum(one * other) for one in _across(value)])
+        sine, cosine = safe_sqrt(jnp.sum(across**2)), jnp.sum(value * other)
         angle = jnp.arctan2(sine, cosine)
-        along = jnp.cross(axis, value)
         near = (cosine > 0) & (sine < jnp.finfo(sine.dtype).eps ** 0.5)
-        factor = jnp.where(near, 1.0, safe_divide(angle, sine))
-        step = jnp.sum(_across(value) * along, axis=-1) * factor
+        step = across * jnp.where(near, 1.0, safe_divide(angle, sine))
         # To the opposite vector, all directions lead.
         opposite = jnp.stack([angle, jnp.zeros_like(angle)])
         return jnp.where((sine == 0) & (cosine < 0), opposite, step)
