@@ -16,6 +16,11 @@ from .._validate import known, real_array
 from .charts import AbstractChart, Fixed, PhysicalInertia, checked
 
 Tree = TypeVar("Tree")
+# Of what is no array of a world.
+_UNIFORM = (
+    " The inertia of a body of uniform density follows from its shape and mass; to fit it, put "
+    "body.centered() in its place, whose inertia is given."
+)
 # A path such as "bodies[0].mass", a function such as lambda w: w.bodies[0].mass, or several of
 # them whose numbers are one.
 Where = str | Callable | tuple
@@ -231,3 +236,5 @@ def _check_entry(name: str, value: Array, leaves: list, chart: AbstractChart) ->
     numbers = [number for number in map(known, leaves) if number is not None]
     if any(not np.array_equal(number, numbers[0]) for number in numbers[1:]):
         raise ValueError(f"Parameters: {name} are to be one number, but differ in the world.")
+    if any(jnp.shape(leaf) != value.shape for leaf in leaves):
+        raise ValueError(f"Parameters: {name} are to be one number, but differ in shape.")
