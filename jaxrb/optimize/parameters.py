@@ -141,7 +141,7 @@ class Parameters(eqx.Module):
         step = real_array(step, "step", (self.size,))
         leaves = self._leaves(tree)
         for entry, part in zip(self.entries, self._split(step), strict=True):
-            value = jnp.asarray(leaves[entry.leaves[0]])
+            value = entry.value(leaves)
             moved = entry.chart.retract(value, part.astype(value.dtype))
             for place in entry.leaves:
                 leaves[place] = moved
@@ -151,9 +151,7 @@ class Parameters(eqx.Module):
         """The step that leads from a world to another: apply(tree, step) has its free numbers."""
         own, others = self._leaves(tree), self._leaves(other)
         steps = [
-            entry.chart.local(
-                jnp.asarray(own[entry.leaves[0]]), jnp.asarray(others[entry.leaves[0]])
-            )
+            entry.chart.local(entry.value(own), entry.value(others)).astype(self.dtype)
             for entry in self.entries
         ]
         return jnp.concatenate([self.flat()[:0], *steps])
@@ -161,7 +159,7 @@ class Parameters(eqx.Module):
     def values(self, tree: Any) -> dict[str, Array]:
         """The free arrays of a world by their names."""
         leaves = self._leaves(tree)
-        return {entry.name: jnp.asarray(leaves[entry.leaves[0]]) for entry in self.entries}
+        return {entry.name: entry.value(leaves) for entry in self.entries}
 
     def _leaves(self, tree: Any) -> list:
         leaves, structure = jax.tree.flatten(tree)
@@ -192,7 +190,9 @@ def _places(where: Where, structure: Any, paths: list[str]) -> tuple[int, ...]:
             return (paths.index(where),)
         raise ValueError(_no_such(where, paths))
     # A tree of the same structure whose leaves say which they are.
-    numbered = jax.tree.unflatten(structure, range(structure.num_leaves))
+    numbered = jax.tree.unflatten(structure, map(_Leaf, range(structure.num_leaves)))
+        if not where:
+            raise ValueError("Parameters: a tuple must name at least one array; got ().")
     try:
         chosen = where(numbered)
     except Exception as error:
@@ -236,5 +236,3 @@ def _check_entry(name: str, value: Array, leaves: list, chart: AbstractChart) ->
     numbers = [number for number in map(known, leaves) if number is not None]
     if any(not np.array_equal(number, numbers[0]) for number in numbers[1:]):
         raise ValueError(f"Parameters: {name} are to be one number, but differ in the world.")
-    if any(jnp.shape(leaf) != value.shape for leaf in leaves):
-        raise ValueError(f"Parameters: {name} are to be one number, but differ in shape.")
