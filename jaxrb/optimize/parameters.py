@@ -38,6 +38,13 @@ class _Entry(NamedTuple):
     def size(self) -> int:
         return self.chart.n_coordinates(self.shape)
 
+    def value(self, leaves: list) -> Array:
+        return real_array(leaves[self.leaves[0]], self.name)
+
+
+class _Leaf(int):
+    """The number of a leaf, which no static number of a tree can be taken for."""
+
 
 class Parameters(eqx.Module):
     """The free numbers of a world, or of any tree of arrays, each with a chart.
@@ -184,6 +191,8 @@ def _paths(tree: Any) -> list[str]:
 def _places(where: Where, structure: Any, paths: list[str]) -> tuple[int, ...]:
     """The leaves that a path, a function or several of them choose."""
     if isinstance(where, tuple):
+        if not where:
+            raise ValueError("Parameters: a tuple must name at least one array; got ().")
         return tuple(place for one in where for place in _places(one, structure, paths))
     if isinstance(where, str):
         if where in paths:
@@ -191,20 +200,21 @@ def _places(where: Where, structure: Any, paths: list[str]) -> tuple[int, ...]:
         raise ValueError(_no_such(where, paths))
     # A tree of the same structure whose leaves say which they are.
     numbered = jax.tree.unflatten(structure, map(_Leaf, range(structure.num_leaves)))
-        if not where:
-            raise ValueError("Parameters: a tuple must name at least one array; got ().")
     try:
         chosen = where(numbered)
     except Exception as error:
         raise ValueError(f"Parameters: a function does not fit this world: {error}") from error
     chosen = chosen if isinstance(chosen, tuple | list) else (chosen,)
-    if not chosen or not all(type(place) is int for place in chosen):
+    if not chosen or not all(isinstance(place, _Leaf) for place in chosen):
+        wrong = [one for one in chosen if not isinstance(one, _Leaf)]
+        none = any(one is None for one in wrong)
+        found = "None" if none else f"a {type(wrong[0]).__name__}" if wrong else "nothing"
+        inertia = f" If this is an inertia:{_UNIFORM}" if none else ""
         raise ValueError(
             "Parameters: a function must return one array of the world, or a tuple of such whose "
-            f"numbers are one; it returned {chosen[0] if chosen else chosen!r}. The arrays are: "
-            f"{', '.join(paths)}."
+            f"numbers are one; it returned {found}.{inertia} The arrays are: {', '.join(paths)}."
         )
-    return tuple(chosen)
+    return tuple(map(int, chosen))
 
 
 def _no_such(where: str, paths: list[str]) -> str:
@@ -213,12 +223,7 @@ def _no_such(where: str, paths: list[str]) -> str:
         return f"Parameters: {where!r} is no array, but these of it are: {', '.join(below)}."
     close = difflib.get_close_matches(where, paths, n=1)
     meant = f" Did you mean {close[0]!r}?" if close else ""
-    inertia = (
-        " The inertia of a body of uniform density follows from its shape and mass; to fit it, "
-        "give RigidBody(shape, mass, body.inertia_matrix())."
-        if where.endswith(".inertia")
-        else ""
-    )
+    inertia = _UNIFORM if where.endswith(".inertia") else ""
     return f"Parameters: there is no {where!r}.{meant}{inertia} There are: {', '.join(paths)}."
 
 
@@ -233,6 +238,8 @@ def _check_entry(name: str, value: Array, leaves: list, chart: AbstractChart) ->
             f"Parameters: {name} needs PhysicalInertia: steps of its entries lead to tensors that "
             "no solid has."
         )
+    if any(jnp.shape(leaf) != value.shape for leaf in leaves):
+        raise ValueError(f"Parameters: {name} are to be one number, but differ in shape.")
     numbers = [number for number in map(known, leaves) if number is not None]
     if any(not np.array_equal(number, numbers[0]) for number in numbers[1:]):
         raise ValueError(f"Parameters: {name} are to be one number, but differ in the world.")
