@@ -228,16 +228,16 @@ def _no_such(where: str, paths: list[str]) -> str:
 
 
 def _check_entry(name: str, value: Array, leaves: list, chart: AbstractChart) -> None:
-    try:
-        checked(chart, value, f"Parameters: {name}")
-    except ValueError as error:
-        text = str(error)
-        raise ValueError(text if name in text else f"Parameters: {name}: {text}") from None
     if name.endswith(".inertia") and not isinstance(chart, PhysicalInertia | Fixed):
         raise ValueError(
             f"Parameters: {name} needs PhysicalInertia: steps of its entries lead to tensors that "
             "no solid has."
         )
+    try:
+        checked(chart, value, f"Parameters: {name}")
+    except ValueError as error:
+        text = str(error)
+        raise ValueError(text if name in text else f"Parameters: {name}: {text}") from None
     if any(jnp.shape(leaf) != value.shape for leaf in leaves):
         raise ValueError(f"Parameters: {name} are to be one number, but differ in shape.")
     numbers = [number for number in map(known, leaves) if number is not None]
