@@ -19,6 +19,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+# Round-offs of its length that are left of a column which the others determine.
+LOST = 32
+
 
 class Stages(NamedTuple):
     """The linearised stages of chains; leading axes (..., N).
@@ -168,7 +171,7 @@ def least_squares(
     """
     n = rows.shape[-1] - 1
     rows = _triangular(rows)
-    damped = _damped(rows, n, damping[..., None])
+    damped = _determined(_damped(rows, n, damping[..., None]), n)
     step = -_solve(damped[..., :n, :n], damped[..., :n, n:])[..., 0]
     return step, rows[..., :n, :n]
 
@@ -209,7 +212,7 @@ def apply(matrix: np.ndarray, vector: np.ndarray) -> np.ndarray:
 def _solved_first(rows: np.ndarray, n: int, damping: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The first n unknowns of least squares, solved for the others, first = -held (others, 1),
     and the triangular rows without them."""
-    rows = _damped(_triangular(rows), n, damping)
+    rows = _determined(_damped(_triangular(rows), n, damping), n)
     return _solve(rows[..., :n, :n], rows[..., :n, n:]), rows[..., n:, n:]
 
 
@@ -233,15 +236,32 @@ def _damped(rows: np.ndarray, n: int, damping: np.ndarray) -> np.ndarray:
     return _triangular(np.concatenate([rows, more], axis=-2))
 
 
+def _determined(rows: np.ndarray, n: int) -> np.ndarray:
+    """Triangular rows in which each of the first n unknowns of which nothing is known, or no more
+    than what those before it say, is held where it is.
+
+    Such a column has nothing on the diagonal; what its row says of later unknowns must not be lost
+    with it, so that the rows are made triangular again, with one that says that it is zero.
+    """
+    while n:
+        length = np.linalg.norm(rows[..., :n], axis=-2)
+        least = LOST * np.finfo(rows.dtype).eps * length
+        unknown = np.abs(np.diagonal(rows, axis1=-2, axis2=-1)[..., :n]) <= least
+        if not unknown.any():
+            break
+        # Only the first of each: with its row, the next ones may well be known.
+        first = unknown & (np.cumsum(unknown, axis=-1) == 1)
+        held = np.zeros((*rows.shape[:-2], n, rows.shape[-1]), rows.dtype)
+        held[..., range(n), range(n)] = first * np.where(length > 0, length, 1.0)
+        rows = _triangular(np.concatenate([rows, held], axis=-2))
+    return rows
+
+
 def _solve(upper: np.ndarray, right: np.ndarray) -> np.ndarray:
-    """upper^-1 right; an unknown of which nothing is known stays where it is."""
-    n = upper.shape[-1]
-    if n == 0:
+    """upper^-1 right, of triangular matrices; NaN where there is a zero on the diagonal, as of a
+    start whose derivatives are NaN, which must not end the others."""
+    if upper.shape[-1] == 0:
         return right
-    size = np.abs(np.diagonal(upper, axis1=-2, axis2=-1))
-    # Derivatives that are zero but for round-off are of this size.
-    least = np.finfo(upper.dtype).eps ** 0.625 * size.max(axis=-1, keepdims=True)
-    unknown = (size <= least)[..., None]
-    upper = np.where(unknown, np.eye(n, dtype=upper.dtype), upper)
+    upper = np.where((upper == 0) & np.eye(upper.shape[-1], dtype=bool), np.nan, upper)
     # Of triangular matrices a decomposition with pivots is the matrix itself.
-    return np.linalg.solve(upper, np.where(unknown, 0.0, right))
+    return np.asarray(np.linalg.solve(upper, right))
