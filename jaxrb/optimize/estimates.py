@@ -13,7 +13,10 @@ from .parameters import Parameters
 # A direction in the space of parameters whose scaled singular value is smaller is unknown: the
 # derivatives of a motion through some impacts have about ten correct digits.
 RANK = 1e-6
-# Of a unit vector, entries that name a parameter.
+# A column so much shorter than the longest is round-off; units may well differ by less.
+BLIND = 1e-10
+# Entries of a direction, beside its largest and in units of what the data say of each, that name a
+# parameter.
 NAMED = 0.05
 # Of the normal distribution: 95 % lie within.
 Z95 = 1.959963984540054
@@ -35,52 +38,44 @@ def covariance(root: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
     Returns:
         The covariance of the coordinates, infinite on the diagonal where it is unknown, and the
-        unit vectors of the unknown directions, shape (n_unknown, n_p).
+        unit vectors of the unknown directions, shape (n_unknown, n_p), in which coordinates that
+        hardly matter are zero.
     """
     n = root.shape[1]
     scale = np.linalg.norm(root, axis=0)
-    blind = scale <= RANK * scale.max(initial=0.0)
-    blind |= scale == 0
+    blind = scale <= BLIND * scale.max(initial=0.0)
     scale = np.where(blind, 1.0, scale)
     _, values, rows = np.linalg.svd(np.where(blind, 0.0, root / scale))
     values = np.pad(values, (0, n - values.size))
     known = values > RANK
-    # Back to the coordinates themselves.
-    unknown = rows[~known] / scale
+    # Back to the coordinates themselves, whose units say nothing of which of them matter.
+    unknown = _separated(rows[~known])
+    unknown = np.where(np.abs(unknown) > NAMED, unknown, 0.0) / scale
     unknown /= np.linalg.norm(unknown, axis=1, keepdims=True)
     inverse = (rows[known].T / values[known]).T / scale
     found = inverse.T @ inverse
     lost = (np.abs(rows[~known]) > np.sqrt(RANK)).any(axis=0)
     found[lost, lost] = np.inf
-    return found, _separated(unknown)
+    return found, unknown
 
 
 def _separated(directions: np.ndarray) -> np.ndarray:
-    """Directions of the same space that name as few coordinates each as can be: its reduced row
-    echelon form, of unit length."""
+    """Independent directions of the same space that move as few coordinates each as can be: its
+    reduced row echelon form, with the largest entry of each row 1."""
     rows = directions.copy()
-    done = 0
-    for column in np.argsort(-np.abs(rows).max(axis=0, initial=0.0), kind="stable"):
-        if done == len(rows):
-            break
-        pivot = done + int(np.argmax(np.abs(rows[done:, column])))
-        if abs(rows[pivot, column]) < NAMED:
-            continue
-        rows[[done, pivot]] = rows[[pivot, done]]
+    for done in range(len(rows)):
+        left = np.abs(rows[done:])
+        row, column = np.unravel_index(np.argmax(left), left.shape)
+        rows[[done, done + row]] = rows[[done + row, done]]
         rows[done] /= rows[done, column]
         others = np.arange(len(rows)) != done
         rows[others] -= rows[others, column][:, None] * rows[done]
-        done += 1
-    return rows / np.linalg.norm(rows, axis=1, keepdims=True)
+    return rows / np.abs(rows).max(axis=1, keepdims=True)
 
 
 def named(direction: np.ndarray, names: tuple[str, ...]) -> dict[str, float]:
     """The coordinates that a direction moves, with its entries."""
-    return {
-        name: float(entry)
-        for name, entry in zip(names, direction, strict=True)
-        if abs(entry) > NAMED
-    }
+    return {name: float(entry) for name, entry in zip(names, direction, strict=True) if entry != 0}
 
 
 def estimates(free: Parameters, world: Any, found: np.ndarray) -> dict[str, Estimate]:
