@@ -15,6 +15,8 @@ SIDE = 6
 JUMP = 6.0
 # Samples that a state is estimated from, at most, on each side of its time.
 WINDOW = 12
+# Attitudes that the spin is estimated from are within so much of the middle one [rad].
+TURN = 1.5
 
 
 class Nodes(NamedTuple):
@@ -134,7 +136,15 @@ def _turning(time: float, own: np.ndarray, ts: np.ndarray, attitudes: np.ndarray
     base = jnp.asarray(attitudes[own[np.argmin(np.abs(tau))]])
     others = jnp.asarray(attitudes[own])
     vectors = np.asarray(quaternions.local(jnp.broadcast_to(base, others.shape), others))
-    degree = 2 if own.size >= 6 else 1
+    # Those within half a turn of each other, where the vector is one and close to a parabola; on
+    # either side up to the first that is further, since the next may have come round again.
+    far = np.flatnonzero(np.linalg.norm(vectors, axis=1) > TURN)
+    middle = int(np.argmin(np.abs(tau)))
+    first = max(far[far < middle], default=-1) + 1
+    last = min(far[far > middle], default=own.size)
+    if last - first >= 2:
+        tau, vectors = tau[first:last], vectors[first:last]
+    degree = 2 if tau.size >= 6 else 1
     fitted, *_ = np.linalg.lstsq(np.vander(tau, degree + 1, increasing=True), vectors, rcond=None)
     # The rate of a rotation vector is the angular velocity where the vector is small.
     return np.asarray(quaternions.retract(base, jnp.asarray(fitted[0], base.dtype))), fitted[1]
