@@ -45,38 +45,68 @@ def jumps(ts: np.ndarray, position: np.ndarray, acceleration: np.ndarray, sd: fl
         acceleration: of each body in flight [m/s^2], shape (n_bodies, 3).
         sd: noise of a coordinate [m].
     """
-    n_times, n_bodies = position.shape[:2]
-    score = np.zeros(n_times - 1)
-    for body in range(n_bodies):
+    since = (ts - ts[0])[:, None]
+    scores, spans = [], []
+    for body in range(position.shape[1]):
         known = np.flatnonzero(np.isfinite(position[:, body]).all(-1))
+        flat = position[:, body] - acceleration[body] * since**2 / 2
         for k in range(1, known.size):
-            left = known[max(k - SIDE, 0) : k]
-            right = known[k : k + SIDE]
+            left, right = known[max(k - SIDE, 0) : k], known[k : k + SIDE]
             if min(left.size, right.size) < 3:
                 continue
-            fits = [
-                _line(ts[own] - ts[known[k]], position[own, body], acceleration[body])
-                for own in (left, right)
-            ]
-            (_, before, spread_before), (_, after, spread_after) = fits
-            variance = sd**2 * (spread_before + spread_after)
-            jump = np.sqrt(np.sum((after - before) ** 2) / variance)
-            score[known[k] - 1] = max(score[known[k] - 1], jump)
+            lines = [_line(ts[own] - ts[known[k]], flat[own]) for own in (left, right)]
+            change = lines[1].velocity - lines[0].velocity
+            variance = sd**2 * (lines[0].spread + lines[1].spread)
+            scores.append(np.sqrt(np.sum(change**2) / variance))
+            spans.append((body, left[0], right[-1]))
+    if not scores:
+        return np.zeros(0)
+    score = np.array(scores)
+    bodies, begin, end = np.array(spans).T
     found = []
-    while score.max(initial=0.0) > JUMP:
+    while score.max() > JUMP:
         peak = int(np.argmax(score))
-        found.append((ts[peak] + ts[peak + 1]) / 2)
-        score[max(peak - SIDE, 0) : peak + SIDE + 1] = 0.0
+        known = np.isfinite(position[begin[peak] : end[peak] + 1, bodies[peak]]).all(-1)
+        own = begin[peak] + np.flatnonzero(known)
+        flat = position[:, bodies[peak]] - acceleration[bodies[peak]] * since**2 / 2
+        last, first = _change_point(own, ts, flat)
+        found.append((ts[last] + ts[first]) / 2)
+        # All sides that reach across it are of it; where samples are missing, these are long.
+        score[(begin <= first) & (end >= last)] = 0.0
+        score[peak] = 0.0
     return np.sort(found)
 
 
-def _line(tau: np.ndarray, position: np.ndarray, acceleration: np.ndarray):
-    """Place and velocity at tau = 0, and the variance of a velocity's coordinate over that of the
-    noise."""
-    flat = position - acceleration * tau[:, None] ** 2 / 2
+def _change_point(own: np.ndarray, ts: np.ndarray, flat: np.ndarray) -> tuple[int, int]:
+    """The last sample before and the first after a jump, so that two lines fit best. The sides
+    whose velocities differ most clearly may be longer ones, beside it."""
+    misfits = {
+        split: sum(
+            _line(ts[side] - ts[own[split]], flat[side]).misfit
+            for side in (own[:split], own[split:])
+        )
+        for split in range(3, own.size - 2)
+    }
+    split = min(misfits, key=lambda split: misfits[split])
+    return own[split - 1], own[split]
+
+
+class _Line(NamedTuple):
+    """Place and velocity at tau = 0, the sum of squares that is left, and the variance of a
+    velocity's coordinate over that of the noise."""
+
+    place: np.ndarray
+    velocity: np.ndarray
+    misfit: float
+    spread: float
+
+
+def _line(tau: np.ndarray, flat: np.ndarray) -> _Line:
+    """The line through samples, less the parabola of the acceleration."""
     basis = np.stack([np.ones_like(tau), tau], axis=1)
     fitted, *_ = np.linalg.lstsq(basis, flat, rcond=None)
-    return fitted[0], fitted[1], np.linalg.inv(basis.T @ basis)[1, 1]
+    misfit = float(np.sum((flat - basis @ fitted) ** 2))
+    return _Line(fitted[0], fitted[1], misfit, np.linalg.inv(basis.T @ basis)[1, 1])
 
 
 def states_at(
@@ -102,9 +132,10 @@ def states_at(
             seen = np.asarray(np.isfinite(positions[:, body]).all(-1))
             turned = np.asarray(np.isfinite(attitudes[:, body]).all(-1))
             own = _around(time, ts, seen, breaks)
-            place, velocity, _ = _line(ts[own] - time, positions[own, body], acceleration[body])
+            tau = ts[own] - time
+            line = _line(tau, positions[own, body] - acceleration[body] * tau[:, None] ** 2 / 2)
             turn, spin = _turning(time, _around(time, ts, turned, breaks), ts, attitudes[:, body])
-            states[number, body] = np.concatenate([place, turn, velocity, spin])
+            states[number, body] = np.concatenate([line.place, turn, line.velocity, spin])
     return Nodes(nodes, states[..., :3], states[..., 3:7], states[..., 7:10], states[..., 10:])
 
 
