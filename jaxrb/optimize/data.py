@@ -160,9 +160,15 @@ class Points(AbstractData):
     def __init__(self, ts, position, marker, sd, body=None):
         self.ts = _times(ts)
         self.marker = np.asarray(marker, np.float64)
-        if self.marker.ndim != 2 or self.marker.shape[1] != 3 or not np.isfinite(marker).all():
+        if (
+            self.marker.ndim != 2
+            or self.marker.shape[1] != 3
+            or not len(self.marker)
+            or not np.isfinite(self.marker).all()
+        ):
             raise ValueError(
-                f"Points.marker must be finite, of shape (n_markers, 3); got {self.marker.shape}."
+                f"Points.marker must be finite, of shape (n_markers, 3) with at least one; got "
+                f"{self.marker.shape}."
             )
         n_markers = len(self.marker)
         self.position = np.asarray(position, np.float64)
@@ -247,7 +253,8 @@ def _rigid_fit(markers: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.nd
         return None
     own, there = markers[known], seen[known]
     arms = own - own.mean(0)
-    if np.linalg.svd(arms, compute_uv=False)[1] < 1e-6 * np.abs(arms).max():
+    # Beside the markers themselves: arms of markers at one place are their round-off.
+    if np.linalg.svd(arms, compute_uv=False)[1] <= 1e-6 * np.abs(own).max():
         return None
     turn = Rotation.align_vectors(there - there.mean(0), arms)[0]
     x, y, z, w = turn.as_quat()
