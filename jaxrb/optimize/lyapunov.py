@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
 from .._validate import finite_number, positive_number
 from ..bodies import State
-from ..exec.parallel import parallel_vmap
+from ..exec.parallel import chunk_size, in_parallel
 from ..simulate import SaveAt, World, simulate
 from ..simulate.method import AbstractMethod
 from ..simulate.time_grid import rounded_up
@@ -71,7 +73,15 @@ def lyapunov(
     starts = jax.tree.map(lambda leaf: leaf[:n], sol.states)
     steps = 1 if method.dt is None else rounded_up(int(np.ceil(every / method.dt)) + 1)  # type: ignore[operator]
     given, rest = eqx.partition(args, eqx.is_array)
-    by_state = np.asarray(_jacobians(method, steps, rest)(world, given, starts, ts[:-1], ts[1:]))
+    by_state = in_parallel(
+        _jacobians,
+        (world, given),
+        (starts, *(jnp.asarray(one, starts.position.dtype) for one in (ts[:-1], ts[1:]))),
+        options={"method": method, "max_steps": steps, "rest": rest},
+        devices=jax.devices(),
+        chunk=chunk_size(n),
+    )
+    by_state = np.asarray(by_state)
     dimension = by_state.shape[-1]
     frame, grown = np.eye(dimension), np.zeros(dimension)
     for matrix in by_state:
@@ -86,9 +96,12 @@ def lyapunov(
     )
 
 
-def _jacobians(method: AbstractMethod, max_steps: int, rest: Any):
-    def one(world, given, state, t0, t1):
-        args = eqx.combine(given, rest)
+@partial(jax.jit, static_argnames=("method", "max_steps", "rest"))
+def _jacobians(shared, batched, *, method: AbstractMethod, max_steps: int, rest: Any):
+    world, given = shared
+    args = eqx.combine(given, rest)
+
+    def one(state, t0, t1):
         return flow_map(world, state, method, t1, t0, args=args, max_steps=max_steps).by_state
 
-    return parallel_vmap(one, (None, None, 0, 0, 0))
+    return jax.vmap(one)(*batched)
