@@ -243,16 +243,22 @@ def _determined(rows: np.ndarray, n: int) -> np.ndarray:
     Such a column has nothing on the diagonal; what its row says of later unknowns must not be lost
     with it, so that the rows are made triangular again, with one that says that it is zero.
     """
+    eps = np.finfo(rows.dtype).eps
     while n:
         length = np.linalg.norm(rows[..., :n], axis=-2)
-        least = LOST * np.finfo(rows.dtype).eps * length
-        unknown = np.abs(np.diagonal(rows, axis1=-2, axis2=-1)[..., :n]) <= least
+        longest = length.max(axis=-1, keepdims=True)
+        # Derivatives that are zero but for round-off are of this size.
+        blind = length <= eps**0.625 * longest
+        left = np.abs(np.diagonal(rows, axis1=-2, axis2=-1)[..., :n])
+        unknown = blind | (left <= LOST * eps * length)
         if not unknown.any():
             break
         # Only the first of each: with its row, the next ones may well be known.
         first = unknown & (np.cumsum(unknown, axis=-1) == 1)
         held = np.zeros((*rows.shape[:-2], n, rows.shape[-1]), rows.dtype)
-        held[..., range(n), range(n)] = first * np.where(length > 0, length, 1.0)
+        held[..., range(n), range(n)] = first * np.where(
+            blind, np.where(longest > 0, longest, 1.0), length
+        )
         rows = _triangular(np.concatenate([rows, held], axis=-2))
     return rows
 
