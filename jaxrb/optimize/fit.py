@@ -23,7 +23,7 @@ from .chains import Chains, cut
 from .data import AbstractData
 from .describe import describe_fit
 from .estimates import Estimate
-from .levenberg_marquardt import Minimised, put, take
+from .levenberg_marquardt import Minimised, as_numpy, put, take
 from .multiple_shooting import Point, Problem
 from .parameters import Parameters
 from .results import RESULTS, code_of, items
@@ -280,12 +280,14 @@ def _fitted(problem, throws, initial, found: Minimised, max_iterations: int) -> 
     # Of what is no single simulation chi-square says nothing.
     whole = np.isin(codes, [code_of(RESULTS.successful), code_of(RESULTS.poor_fit)])
     best = int(np.lexsort((np.where(np.isfinite(values), values, np.finfo(float).max), ~whole))[0])
-    own = take((found.point, found.evaluated), np.array([best]))
-    point, flown = own
+    point = take(found.point, np.array([best]))
+    fitted = free.apply(world, jnp.asarray(point.parameters[0]))
+    # In coordinates about the fitted world, which are not always those about the given one.
+    point = point._replace(parameters=np.zeros_like(point.parameters))
+    flown = as_numpy(problem._replace(world=fitted).evaluate(point))
     *_, root = shooting.step(point, flown, chains, np.zeros(1), 0.0, free.largest_steps)
     covariance, unknown = estimates.covariance(np.asarray(root)[0])
     impacts = int(np.where(chains.real, flown.impacts[0], 0).sum())
-    fitted = free.apply(world, jnp.asarray(point.parameters[0]))
     if codes[best] == code_of(RESULTS.successful) and len(unknown):
         lost = RESULTS.not_identifiable if impacts else RESULTS.no_impact
         codes[best] = code_of(lost)

@@ -135,7 +135,7 @@ def _at(stages: Stages, k: int) -> Stages:
 def join(
     chains: Remainder,
     damping: Float[np.ndarray, "*batch"],
-    largest: Float[np.ndarray, " n_p"],
+    largest: Float[np.ndarray, " n_p"] | float,
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """The step of the parameters that several chains share, and those of their first nodes.
 

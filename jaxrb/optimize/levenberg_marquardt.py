@@ -12,6 +12,8 @@ import numpy as np
 DAMPING = 1e-3
 EASIER, HARDER = 0.2, 5.0
 LARGEST, LEAST = 1e8, 1e-12
+# Above this the damping decides how long a step is.
+FREE = 1.0
 
 
 class Minimised(NamedTuple):
@@ -84,7 +86,8 @@ def minimise(
         change = np.abs(
             np.where(np.isfinite(found), found, np.finfo(found.dtype).max) - value[chosen]
         )
-        converged[chosen] = change <= tolerance * value[chosen]
+        # A step that is short because it is held says nothing.
+        converged[chosen] = (change <= tolerance * value[chosen]) & (damping[chosen] <= FREE)
         iterations[chosen] += 1
         accepted = chosen[better]
         point = put(point, accepted, take(trial, accepted))

@@ -95,7 +95,7 @@ def recursion(stages, damping=0.0, input_damping=0.0):
     left, feedbacks = gn.eliminate(
         stages, None, np.full(lead, damping), np.full((*lead, n_v), input_damping)
     )
-    step, first, root = gn.join(left[0], np.full(lead[:-1], damping))
+    step, first, root = gn.join(left[0], np.full(lead[:-1], damping), np.inf)
     shared = np.broadcast_to(step[..., None, :], (*lead, n_p))
     inputs, nodes = gn.forward(feedbacks, stages, first, shared)
     return step, nodes, inputs, root, left, shared
@@ -126,7 +126,7 @@ def test_the_terminal_counts():
     )
     terminal = gn.Remainder(by_state[None], by_parameter[None], constant[None])
     left, _ = gn.eliminate(stages, terminal, np.zeros(1), np.zeros((1, N_V)))
-    step, _, _ = gn.join(left[0], np.zeros(()))
+    step, _, _ = gn.join(left[0], np.zeros(()), np.inf)
     dense = Dense(stages)
     rows = np.zeros((6, dense.size))
     rows[:, dense.node(0, 3)], rows[:, dense.theta] = by_state, by_parameter
