@@ -15,6 +15,7 @@ from ..simulate import World, gaps, pair_gaps
 from ..simulate.time_grid import rounded_up
 from . import nodes as cuts
 from .data import AbstractData
+from .segments import capacity
 
 # Nodes keep so many samples away from jumps of the velocity.
 CLEAR = 4
@@ -74,7 +75,7 @@ def cut(
         np.searchsorted(nodes.ts, data.ts, side="right") - 1
         for nodes, data in zip(found, throws, strict=True)
     ]
-    m = rounded_up(max(int(np.bincount(place).max()) for place in places))
+    m = capacity(max(int(np.bincount(place).max()) for place in places))
     chains, states = [], []
     for data, nodes, place in zip(throws, found, places, strict=True):
         chains.append(_chain(data, nodes, place, (n, m), dtype, len(world.bodies)))

@@ -17,7 +17,6 @@ from ..bodies import State
 from ..simulate import RESULTS as WORLD_RESULTS, World
 from ..simulate.method import AbstractMethod
 from ..simulate.progress import progress_bar
-from ..simulate.time_grid import rounded_up
 from . import estimates, multiple_shooting as shooting
 from .chains import Chains, cut
 from .data import AbstractData
@@ -27,11 +26,11 @@ from .levenberg_marquardt import Minimised, as_numpy, put, take
 from .multiple_shooting import Point, Problem
 from .parameters import Parameters
 from .results import RESULTS, code_of, items
-from .segments import Settings, parted
+from .segments import Settings, capacity, parted
 
 # Chi-square above what noise exceeds with this probability is a poor fit.
 POOR = 1e-3
-# Nodes may penetrate by so many standard deviations of a position.
+# Nodes may penetrate by at least so many standard deviations of a position.
 PENETRATION = 10.0
 # Segments that miss each other by more standard deviations than this do not meet.
 MEETING = 1e-4
@@ -159,13 +158,14 @@ def fit(
     positive_count(max_iterations, "max_iterations")
     initial = _starts(free, starts, key, spread)
     noise = max(one.noise[0] for one in throws)
-    depth = max(method.penetration, PENETRATION * noise)
+    # A power of ten, as it is part of the program.
+    depth = max(method.penetration, 10.0 ** float(np.ceil(np.log10(PENETRATION * noise))))
     method = dataclasses.replace(method, penetration=depth)
     dt = float(method.dt)  # type: ignore[arg-type]
     chains, nodes = cut(world, throws, dt, segments, free.dtype)
     longest = float(np.max(chains.t1 - chains.t0))
     given, static = parted(args)
-    settings = Settings(method, free, rounded_up(int(np.ceil(longest / dt - 1e-6)) + 1), static)
+    settings = Settings(method, free, capacity(int(np.ceil(longest / dt - 1e-6)) + 1), static)
     problem = Problem(world, given, chains, settings)
     with progress_bar(progress, 3 * max_iterations, "iteration") as bar:
         found = _solved(problem, initial, nodes, max_iterations, bar)

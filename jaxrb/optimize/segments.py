@@ -27,6 +27,8 @@ Tree = TypeVar("Tree")
 
 # Lanes that a core takes at once. Always as many, so that their number compiles nothing anew.
 LANES = 64
+# Of capacities; fewer are not worth a program of their own.
+SMALLEST = 32
 
 
 class Segment(NamedTuple):
@@ -92,6 +94,12 @@ def fly(world: World, args: Any, segments: Segment, settings: Settings) -> Flown
         chunk=LANES,
     )
     return jax.tree.map(lambda leaf: leaf[:n_lanes], flown)
+
+
+def capacity(number: int) -> int:
+    """For so many samples or steps of a segment: a power of two, so that other data of about the
+    same kind compile nothing anew."""
+    return max(SMALLEST, 1 << (number - 1).bit_length())
 
 
 def padded(lanes: Tree, n_lanes: int) -> Tree:

@@ -8,7 +8,7 @@ from scipy.optimize import least_squares
 import jaxrb as rb
 from jaxrb import optimize as ro
 
-METHOD = rb.LGVCI(0.02)
+METHOD = rb.EventDriven(rb.LieVariational(), 0.02, on_zeno="stop")
 RADIUS = 0.1
 SD = (2e-3, 0.01)
 TRUE = {"e": 0.7, "g": 9.81}
@@ -204,7 +204,7 @@ def test_flight_alone_tells_nothing_of_impacts():
 
 
 def test_noise_that_was_said_too_small_is_a_poor_fit():
-    fit = fitted(data_of(4), sd=(SD[0] / 3, SD[1] / 3))
+    fit = fitted(data_of(4), sd=(SD[0] / 1.8, SD[1] / 1.8))
     assert fit.result == ro.RESULTS.poor_fit
     assert "poor_fit" in str(fit)
 

@@ -9,7 +9,7 @@ import pytest
 import jaxrb as rb
 from jaxrb import optimize as ro
 
-METHOD = rb.LGVCI(0.02)
+METHOD = rb.EventDriven(rb.LieVariational(), 0.02, on_zeno="stop")
 RADIUS, E, G = 0.1, 0.7, 9.81
 # The velocity at once, then what follows from it, are free; the velocity alone.
 MASK = np.zeros((1, 12), bool)
