@@ -50,6 +50,24 @@ def test_powered_landing(tmp_path):
 
 
 @pytest.mark.slow
+def test_fit_toss(tmp_path):
+    """All estimates are within a percent of the truth."""
+    import fit_toss as example
+
+    from jaxrb.optimize import RESULTS
+
+    # The example's own arithmetic is NumPy's.
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        fit = example.main(tmp_path)
+    assert fit.result == RESULTS.successful
+    law = fit.estimates["contact_law.restitution"], fit.estimates["contact_law.friction"]
+    found = np.array([law[0].value, law[1].value, *fit.estimates["bodies[0].inertia"].value])
+    truth = [example.RESTITUTION, example.FRICTION, *example.MOMENTS]
+    np.testing.assert_allclose(found, truth, rtol=0.01)
+    assert (tmp_path / "fit_toss.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
 def test_quadrotor_recovery(tmp_path):
     import quadrotor_recovery as example
 
