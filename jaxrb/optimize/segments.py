@@ -7,7 +7,7 @@ from one start.
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -16,14 +16,12 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ..bodies import State
-from ..exec.parallel import in_parallel
 from ..simulate import SaveAt, World, simulate
 from ..simulate.method import AbstractMethod
 from .data import AbstractComparison
 from .flow_map import value_and_jacobian
+from .lanes import in_lanes
 from .parameters import Parameters
-
-Tree = TypeVar("Tree")
 
 # Lanes that a core takes at once. Always as many, so that their number compiles nothing anew.
 LANES = 64
@@ -84,32 +82,13 @@ class Settings(NamedTuple):
 
 def fly(world: World, args: Any, segments: Segment, settings: Settings) -> Flown:
     """All segments, with a leading axis, on all cores or devices."""
-    n_lanes = segments.t0.shape[0]
-    flown = in_parallel(
-        _lanes,
-        (world, args),
-        padded(segments, n_lanes),
-        options={"settings": settings},
-        devices=jax.devices(),
-        chunk=LANES,
-    )
-    return jax.tree.map(lambda leaf: leaf[:n_lanes], flown)
+    return in_lanes(_lanes, (world, args), segments, size=LANES, settings=settings)
 
 
 def capacity(number: int) -> int:
     """For so many samples or steps of a segment: a power of two, so that other data of about the
     same kind compile nothing anew."""
     return max(SMALLEST, 1 << (number - 1).bit_length())
-
-
-def padded(lanes: Tree, n_lanes: int) -> Tree:
-    """Lanes with the last repeated up to a multiple of those that a core takes at once."""
-    missing = -n_lanes % LANES
-
-    def filled(leaf):
-        return jnp.concatenate([leaf, jnp.repeat(leaf[-1:], missing, 0)]) if missing else leaf
-
-    return jax.tree.map(filled, lanes)
 
 
 def parted(tree: Any) -> tuple[Any, tuple]:

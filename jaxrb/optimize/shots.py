@@ -11,12 +11,12 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from ..bodies import State
-from ..exec.parallel import in_parallel
 from ..simulate import SaveAt, StopAfter, World, simulate
 from ..simulate.method import AbstractMethod
 from .flow_map import value_and_jacobian
+from .lanes import in_lanes
 from .parameters import Parameters
-from .segments import LANES, padded, whole
+from .segments import LANES, whole
 
 
 class Shot(NamedTuple):
@@ -96,16 +96,7 @@ N_SCAN = 129
 
 def shoot_all(given: Given, shots: Shot, aim: Aim) -> Landed:
     """All lanes, on all cores or devices."""
-    n_lanes = shots.step.shape[0]
-    landed = in_parallel(
-        _lanes,
-        given,
-        padded(shots, n_lanes),
-        options={"aim": aim},
-        devices=jax.devices(),
-        chunk=LANES,
-    )
-    return jax.tree.map(lambda leaf: leaf[:n_lanes], landed)
+    return in_lanes(_lanes, given, shots, size=LANES, aim=aim)
 
 
 @partial(jax.jit, static_argnames="aim")
@@ -199,14 +190,5 @@ def _scan(given: Given, shots: Shot, *, aim: Aim):
 
 def scan(given: Given, shots: Shot, aim: Aim) -> tuple[np.ndarray, np.ndarray]:
     """Of all lanes, when the condition first changes its sign, roughly [s], and whether it does."""
-    n_lanes = shots.step.shape[0]
-    found = in_parallel(
-        _scan,
-        given,
-        padded(shots, n_lanes),
-        options={"aim": aim},
-        devices=jax.devices(),
-        chunk=LANES,
-    )
-    times, came = (np.asarray(leaf)[:n_lanes] for leaf in found)
-    return times, came
+    times, came = in_lanes(_scan, given, shots, size=LANES, aim=aim)
+    return np.asarray(times), np.asarray(came)

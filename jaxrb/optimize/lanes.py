@@ -1,0 +1,40 @@
+"""Programs over lanes whose number compiles nothing anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..exec.parallel import in_parallel
+
+
+def in_lanes(program: Callable, shared: Any, lanes: Any, *, size: int, **options: Hashable) -> Any:
+    """program(shared, lanes, **options), on all cores or devices.
+
+    Args:
+        program: jitted, with static options; each lane of its result depends on `shared` and on
+            the same lane of `lanes` alone.
+        shared: a tree of arrays.
+        lanes: a tree of arrays with a leading axis; the last lane fills it up to a multiple of
+            the size.
+        size: number of lanes that a core takes at once.
+        options: of the program.
+    """
+    n_lanes = len(jax.tree.leaves(lanes)[0])
+    missing = -n_lanes % size
+
+    def filled(leaf):
+        return jnp.concatenate([leaf, jnp.repeat(leaf[-1:], missing, 0)]) if missing else leaf
+
+    found = in_parallel(
+        program,
+        shared,
+        jax.tree.map(filled, lanes),
+        options=options,
+        devices=jax.devices(),
+        chunk=size,
+    )
+    return jax.tree.map(lambda leaf: leaf[:n_lanes], found)
