@@ -27,6 +27,11 @@ class RESULTS(Codes):
         "No step gains anything, though the conditions are not met: the problem may have no "
         "solution, or a kink lies on the way. Try more starts."
     )
+    infeasible = (
+        "No step brings the end nearer to where `terminal` is zero, or stages nearer to each "
+        "other: see `violation` and `defects`. More time or other controls, a condition that can "
+        "be met, or another guess."
+    )
     poor_fit = (
         "Chi-square is above what noise explains in 999 of 1000 cases: a local minimum (try more "
         "starts, or more segments), noise that is larger than said, or a world that lacks "

@@ -1,0 +1,219 @@
+"""The two programs of optimal control: one stage with its derivative, and rollouts of all stages.
+
+Lanes of the first are stages, from any nodes, so that it is the same however many there are.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from ..bodies import State
+from ..simulate import World, simulate
+from ..simulate.method import AbstractMethod
+from ..simulate.time_grid import rounded_up
+from .control_inputs import AbstractControl
+from .flow_map import value_and_jacobian
+from .lanes import in_lanes
+from .optimal_control import OptimalControl, function_of
+from .segments import parted, whole
+from .user_function import UserFunction
+
+# Stages that a core takes at once, and rollouts.
+STAGES, ROLLOUTS = 8, 16
+
+
+class Model(NamedTuple):
+    """What all lanes share."""
+
+    world: World
+    args: Any
+    control: AbstractControl
+    cost: UserFunction
+    terminal: UserFunction
+    terminal_cost: UserFunction
+
+
+class Settings(NamedTuple):
+    """What is static in the programs."""
+
+    method: AbstractMethod
+    max_steps: int
+    static: tuple  # of the args
+
+
+class Stage(NamedTuple):
+    """One stage: the states of its node and of the next one, its controls, and when."""
+
+    start: State
+    target: State
+    controls: Float[Array | np.ndarray, " n_u"]
+    t0: Float[Array | np.ndarray, ""]
+    t1: Float[Array | np.ndarray, ""]
+
+
+class Linearised(NamedTuple):
+    """A stage and its derivatives by (controls, start).
+
+    Attributes:
+        residual, residual_by: of the cost, shapes (m,) and (m, n_u + n_x).
+        defect, defect_by: the end in the chart of the target, shapes (n_x,), (n_x, n_u + n_x).
+        terminal, terminal_by: as if the target was the end; shapes (p,) and (p, n_x).
+        terminal_cost, terminal_cost_by: likewise.
+        code: why the simulation ended early, 0 if it did not.
+    """
+
+    residual: Float[np.ndarray, "*batch m"]
+    residual_by: Float[np.ndarray, "*batch m n"]
+    defect: Float[np.ndarray, "*batch n_x"]
+    defect_by: Float[np.ndarray, "*batch n_x n"]
+    terminal: Float[np.ndarray, "*batch p"]
+    terminal_by: Float[np.ndarray, "*batch p n_x"]
+    terminal_cost: Float[np.ndarray, "*batch q"]
+    terminal_cost_by: Float[np.ndarray, "*batch q n_x"]
+    code: Int[np.ndarray, "*batch"]
+
+
+class Policy(NamedTuple):
+    """Controls of all stages that depend on the states: of stage k they are controls[k] +
+    gains[k] nodes[k].local(state), about nodes that all lanes share."""
+
+    controls: Float[np.ndarray, "*batch N n_u"]
+    gains: Float[np.ndarray, "*batch N n_u n_x"]
+
+
+class Rollout(NamedTuple):
+    """What a policy leads to.
+
+    Attributes:
+        controls: of the stages, shape (N, n_u).
+        nodes: the starts of the stages and the end, leading axis N + 1.
+        cost: the sum of the squares of all residuals.
+        terminal: at the end, shape (p,).
+        code: of the first stage that ended early, 0 if none did.
+    """
+
+    controls: Float[np.ndarray, "*batch N n_u"]
+    nodes: State
+    cost: Float[Array | np.ndarray, "*batch"]
+    terminal: Float[Array | np.ndarray, "*batch p"]
+    code: Int[Array | np.ndarray, "*batch"]
+
+
+class Programs(NamedTuple):
+    """The programs for one plan."""
+
+    model: Model
+    settings: Settings
+    ts: Float[np.ndarray, " N+1"]
+
+    @staticmethod
+    def of(plan: OptimalControl) -> Programs:
+        """Those of a plan; plans that differ in numbers share them."""
+        dt = plan.method.dt
+        steps = 1 if dt is None else round((plan.t1 - plan.t0) / plan.stages / float(dt))
+        given, static = parted(plan.args)
+        functions = map(function_of, (plan.cost, plan.terminal, plan.terminal_cost))
+        model = Model(plan.world, given, plan.control, *functions)
+        settings = Settings(plan.method, rounded_up(steps + 1), static)
+        return Programs(model, settings, plan.ts.astype(plan.dtype))
+
+    def linearise(self, controls: np.ndarray, nodes: State) -> Linearised:
+        """All stages at nodes, with any leading axes before those of stages and nodes."""
+        lead = controls.shape[:-2]
+        n = controls.shape[-2]
+
+        def flat(leaf):
+            return leaf.reshape(-1, *leaf.shape[len(lead) + 1 :])
+
+        def between(first, last):
+            return jax.tree.map(
+                lambda leaf: flat(
+                    np.asarray(leaf)[(*[slice(None)] * len(lead), slice(first, last))]
+                ),
+                nodes,
+            )
+
+        times = (flat(np.broadcast_to(ts, (*lead, n))) for ts in (self.ts[:-1], self.ts[1:]))
+        stages = Stage(between(0, -1), between(1, None), flat(controls), *times)
+        found = in_lanes(_linearised, self.model, stages, size=STAGES, settings=self.settings)
+        return jax.tree.map(lambda leaf: np.asarray(leaf).reshape(*lead, n, *leaf.shape[1:]), found)
+
+    def rollouts(self, start: State, policies: Policy, nodes: State) -> Rollout:
+        """All stages in turn, by policies with a leading axis over the lanes."""
+        shared = (self.model, start, nodes, self.ts)
+        found = in_lanes(_rolled_out, shared, policies, size=ROLLOUTS, settings=self.settings)
+        return jax.tree.map(np.asarray, found)
+
+
+@partial(jax.jit, static_argnames="settings")
+def _linearised(model: Model, stages: Stage, *, settings: Settings) -> Linearised:
+    return jax.vmap(lambda stage: _linearise(model, stage, settings))(stages)
+
+
+def _linearise(model: Model, stage: Stage, settings: Settings) -> Linearised:
+    n_u, n_bodies = model.control.size, stage.start.position.shape[-2]
+
+    def flight(step):
+        moved = step[n_u:].reshape(n_bodies, 12)
+        start, u = stage.start.retract(moved), stage.controls + step[:n_u]
+        final, code = _fly(model, settings, start, u, stage.t0, stage.t1)
+        end = stage.target.retract(moved)
+        defect = stage.target.local(final).reshape(-1)
+        found = (model.cost(start, u), defect, model.terminal(end), model.terminal_cost(end))
+        return found, code
+
+    here = jnp.zeros(n_u + 12 * n_bodies, stage.controls.dtype)
+    values, slopes, code = value_and_jacobian(flight, here)
+    residual, defect, terminal, terminal_cost = zip(values, slopes, strict=True)
+    at_end = ((value, by[:, n_u:]) for value, by in (terminal, terminal_cost))
+    return Linearised(*residual, *defect, *next(at_end), *next(at_end), code)
+
+
+@partial(jax.jit, static_argnames="settings")
+def _rolled_out(shared, policies: Policy, *, settings: Settings) -> Rollout:
+    return jax.vmap(lambda policy: _roll_out(shared, policy, settings))(policies)
+
+
+def _roll_out(shared, policy: Policy, settings: Settings) -> Rollout:
+    model, start, nodes, ts = shared
+
+    def stage(carry, given):
+        state, first = carry
+        u, gain, node, t0, t1 = given
+        u = u + gain @ node.local(state).reshape(-1)
+        final, code = _fly(model, settings, state, u, t0, t1)
+        after = State(final.position, final.quaternion, final.velocity, final.angular_velocity)
+        cost = jnp.sum(model.cost(state, u) ** 2)
+        return (after, jnp.where(first == 0, code, first)), (u, state, cost)
+
+    before = jax.tree.map(lambda leaf: leaf[:-1], nodes)
+    begin = State(start.position, start.quaternion, start.velocity, start.angular_velocity)
+    given = (*policy, before, ts[:-1], ts[1:])
+    (end, code), (used, states, costs) = jax.lax.scan(stage, (begin, jnp.int32(0)), given)
+    path = jax.tree.map(lambda leaf, last: jnp.concatenate([leaf, last[None]]), states, end)
+    cost = jnp.sum(costs) + jnp.sum(model.terminal_cost(end) ** 2)
+    return Rollout(used, path, cost, model.terminal(end), code)
+
+
+def _fly(model: Model, settings: Settings, state: State, u, t0, t1):
+    """The state after a stage, and why it ended early."""
+    args = whole(model.args, settings.static)
+    world, start, args = model.control.apply(model.world, state, args, u)
+    sol = simulate(
+        world,
+        start,
+        settings.method,
+        jnp.asarray(t1),
+        jnp.asarray(t0),
+        args=args,
+        throw=False,
+        max_steps=settings.max_steps,
+    )
+    (code,) = jax.tree.leaves(sol.result)
+    return sol.final, code
