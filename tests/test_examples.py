@@ -39,14 +39,31 @@ def test_throw_dice():
 def test_powered_landing(tmp_path):
     import powered_landing as example
 
+    from jaxrb.optimize import RESULTS
+
     # The example's own arithmetic is NumPy's.
     with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
-        (place, velocity, tilt, spin), _ = example.main(tmp_path)
-    assert place < 0.05
-    assert velocity < 0.1
-    assert tilt < 0.02
-    assert spin < 0.1
+        solution, missed = example.main(tmp_path)
+    assert solution.result == RESULTS.successful
+    assert solution.iterations <= 10
+    assert solution.controls.shape == (50, 3)
+    assert missed < 1e-9
     assert (tmp_path / "powered_landing.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
+def test_hopping(tmp_path):
+    import hopping as example
+
+    from jaxrb.optimize import RESULTS
+
+    # The example's own arithmetic is NumPy's.
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        solution, apart = example.main(tmp_path)
+    assert solution.result == RESULTS.successful
+    assert solution.iterations <= 20
+    assert apart < 1e-9
+    assert (tmp_path / "hopping.png").stat().st_size > 10_000
 
 
 @pytest.mark.slow
