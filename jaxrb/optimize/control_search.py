@@ -103,7 +103,8 @@ class Search:
             )
         controls = here.controls + lengths[:, None, None] * step.offsets
         gains = np.broadcast_to(step.gains, (len(lengths), *step.gains.shape))
-        return self._rolled_out(Policy(controls, gains), here.nodes)
+        dtype = self.plan.dtype
+        return self._rolled_out(Policy(controls.astype(dtype), gains.astype(dtype)), here.nodes)
 
     def _bridged(self, here: Found) -> Found | None:
         """The best of damped steps with penalties in place of conditions."""
@@ -122,8 +123,9 @@ class Search:
         return self._picked(trials, int(enough[np.argmin(merits[enough])])) if enough.size else None
 
     def _moved(self, here: Found, steps: list[tuple[np.ndarray, np.ndarray]]) -> Found:
-        controls = np.stack([here.controls + step for step, _ in steps])
-        moves = np.stack([move for _, move in steps])
+        # The algebra may be in a higher precision.
+        controls = np.stack([here.controls + step for step, _ in steps]).astype(self.plan.dtype)
+        moves = np.stack([move for _, move in steps]).astype(self.plan.dtype)
         nodes = as_numpy(moved_nodes(here.nodes, moves.reshape(*moves.shape[:2], -1, 12)))
         return _found(controls, nodes, self.programs.linearise(controls, nodes))
 
@@ -167,7 +169,7 @@ class Search:
         return ControlSolution(
             here.controls,
             here.nodes,
-            step_of(flown, self.n_u).gains if known else None,
+            step_of(flown, self.n_u).gains.astype(self.plan.dtype) if known else None,
             float(here.cost),
             float(np.abs(flown.terminal[-1]).max(initial=0.0)),
             float(np.abs(flown.defect).max()),

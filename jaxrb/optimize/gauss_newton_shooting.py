@@ -97,7 +97,9 @@ class GaussNewtonShooting(eqx.Module):
         flown = here.known
         missed = max(np.abs(flown.terminal[-1]).max(initial=0.0), np.abs(flown.defect).max())
         open_still = missed > MEETING * eps and not _stuck(here, step)
-        least = self.tolerance * float(here.merit(price)) + eps**2
+        # What is round-off of the cost, and of what is missed, is no gain.
+        least = max(self.tolerance, 10 * eps) * float(here.merit(price)) + eps**2
+        least += 100 * eps * price
         return not open_still and -slope_of(here, step, price) <= least
 
 

@@ -52,8 +52,8 @@ def mpc_step(
             "the guess. Use the guess, or solve the plan anew from there."
         )
     step = step_of(at.known, plan.control.size)
-    controls = at.controls + step.controls
-    moves = step.nodes.reshape(1, *step.nodes.shape[:1], -1, 12)
+    controls = (at.controls + step.controls).astype(plan.dtype)
+    moves = step.nodes.astype(plan.dtype).reshape(1, len(step.nodes), -1, 12)
     nodes = jax.tree.map(lambda leaf: leaf[0], as_numpy(moved_nodes(at.nodes, moves)))
 
     def shifted(leaf):

@@ -238,3 +238,17 @@ def test_bad_numbers_on_the_way():
         ro.solve(regulator(), "ilqr")
     with pytest.raises(ValueError, match="force or a torque"):
         ro.Wrench(0, force=False, torque=False)
+
+
+def test_single_precision():
+    """Everything in the dtype of the state, as near as that allows."""
+
+    def single(tree):
+        return jax.tree.map(lambda leaf: jnp.asarray(leaf, jnp.float32), tree)
+
+    plan = regulator()
+    parts = {name: single(getattr(plan, name)) for name in ("world", "state", "cost")}
+    sol = ro.solve(dataclasses.replace(plan, **parts), ro.GaussNewtonShooting())
+    assert sol.result == ro.RESULTS.successful
+    assert sol.controls.dtype == sol.gains.dtype == sol.states.position.dtype == np.float32
+    np.testing.assert_allclose(sol.controls, riccati((0.3, 0.2))[1], atol=1e-5)
