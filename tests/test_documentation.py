@@ -21,7 +21,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 # Gradients through impacts, and contacts that last, take minutes to compile.
 LONG = [path for path in NOTEBOOKS if path.stem[:2] in {"02", "07"}]
 QUICK = [path for path in NOTEBOOKS if path not in LONG]
-MODULES = ["jaxrb", "jaxrb.viz", "jaxrb.io", "jaxrb.rotations"]
+MODULES = ["jaxrb", "jaxrb.optimize", "jaxrb.viz", "jaxrb.io", "jaxrb.rotations"]
 
 
 BLOCK = re.compile(

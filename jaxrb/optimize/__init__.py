@@ -1,7 +1,5 @@
-"""Fitting and control: parameters with charts, fits to measured motions, Jacobians of motions.
-
-from jaxrb import optimize as ro
-"""
+"""Fitting and control: parameters with charts, fits to measured motions, shooting, optimal control,
+and Jacobians of motions."""
 
 from .._help import publish
 from .charts import (
