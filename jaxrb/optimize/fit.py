@@ -32,8 +32,9 @@ from .segments import Settings, capacity, parted
 POOR = 1e-3
 # Nodes may penetrate by at least so many standard deviations of a position.
 PENETRATION = 10.0
-# Segments that miss each other by more standard deviations than this do not meet.
-MEETING = 1e-4
+# Segments that miss each other by more standard deviations than this do not meet; or by more than
+# so many round-offs, in single precision.
+MEETING, ROUND_OFFS = 1e-4, 3e5
 # A start that ends with a poor fit is tried again from so far away, along each parameter.
 AGAIN = 0.5
 # At most so many such trials together.
@@ -328,7 +329,8 @@ def _codes(problem, found: Minimised, values, dof: int, max_iterations: int) -> 
     """Of each start."""
     codes = np.full(values.shape, code_of(RESULTS.successful), np.int32)
     off = np.abs(shooting.gaps(found.evaluated, problem.chains)).max((1, 2, 3))
-    unfinished = ~found.converged | (off > MEETING)
+    eps = float(np.finfo(found.point.parameters.dtype).eps)
+    unfinished = ~found.converged | (off > max(MEETING, ROUND_OFFS * eps))
     conditions = (
         (values > _bound(dof), RESULTS.poor_fit),
         (unfinished, RESULTS.stalled),
