@@ -19,7 +19,7 @@ ROOT = Path(jaxrb.__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs/pages").glob("*.md"))]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 # Gradients through impacts, and contacts that last, take minutes to compile.
-LONG = [path for path in NOTEBOOKS if path.stem[:2] in {"02", "07"}]
+LONG = [path for path in NOTEBOOKS if path.stem[:2] in {"02", "06", "07"}]
 QUICK = [path for path in NOTEBOOKS if path not in LONG]
 MODULES = ["jaxrb", "jaxrb.optimize", "jaxrb.viz", "jaxrb.io", "jaxrb.rotations"]
 
