@@ -233,7 +233,7 @@ def test_bad_input():
 
 @pytest.mark.slow
 def test_friction_inertia_and_restitution_of_an_ellipsoid():
-    """A toss with four impacts, some of which slide, all five parameters 30 % wrong in eight ways:
+    """A toss with four impacts that slip for a while, all five parameters 30 % wrong in eight ways:
     all reach the same minimum, and the truth lies within four standard deviations."""
     body = rb.Ellipsoid([0.06, 0.05, 0.04])
     true = np.array([0.82e-3, 1.04e-3, 1.22e-3])
@@ -252,9 +252,7 @@ def test_friction_inertia_and_restitution_of_an_ellipsoid():
     )
     ts = np.linspace(0.0, 1.0, 200)
     sol = rb.simulate(world(0.6, 0.25, true), state, METHOD, 1.0, save=rb.SaveAt(ts=ts, impacts=6))
-    impulse = np.asarray(sol.impacts.impulse)
-    slides = np.hypot(impulse[:, 0], impulse[:, 1]) > 0.2499 * impulse[:, 2]
-    assert int(sol.impacts.count) == 4 and slides[:4].any()
+    assert int(sol.impacts.count) == 4
     rng = np.random.default_rng(0)
     sd = (1e-3, np.radians(0.5))
     position = np.asarray(sol.states.position) + rng.normal(0, sd[0], (200, 1, 3))
@@ -281,4 +279,6 @@ def test_friction_inertia_and_restitution_of_an_ellipsoid():
     error = fit.starts.parameters[np.argmin(fit.starts.chi_square)]
     assert (np.abs(error) < 4 * np.sqrt(np.diagonal(fit.covariance))).all()
     assert fit.chi_square / fit.dof < 1.2
+    # Friction, too, is known to some per cent.
+    assert np.sqrt(fit.covariance[1, 1]) < 0.02
     assert bool(jax.numpy.abs(fit.world.contact_law.restitution - 0.6) < 0.01 * 0.6)
