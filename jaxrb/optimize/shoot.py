@@ -55,7 +55,7 @@ class Shots:
         time: when the residual was taken [s]: t1, or when the event came.
         end: the state there.
         residual: there, shape (m,).
-        cost: the sum of its squares; infinite where the simulation failed.
+        cost: the sum of its squares; infinite where the simulation failed or it is not finite.
         impacts: how many there are until t1.
         iterations: that it took, in its last round.
         rounds: after how many rounds it was found; one for all starts themselves.
@@ -147,29 +147,13 @@ def shoot(
     if not isinstance(state, State):
         raise ValueError(f"state must be a State; got {type(state).__name__}.")
     positive_number(tolerance, "tolerance")
-    coordinates, free_time = _free(free, len(world.bodies))
-    if world.joints and coordinates:
-        raise ValueError(
-            "shoot: states of bodies in joints cannot be moved freely: free=() with parameters."
-        )
-    condition = stop if isinstance(stop, StopWhen) else None
-    if condition is not None and free_time:
-        raise ValueError('shoot: with StopWhen the end is that of the event: leave out "t1".')
-    free_time = free_time or condition is not None
-    given, static = parted((residual, condition, args))
-    aim = Aim(
-        method.chosen(world),
-        parameters,
-        coordinates,
-        free_time,
-        None if condition is not None else stop,  # type: ignore[arg-type]
-        _capacity(method, t1 - t0, LATEST if free_time else 1.0),
-        static,
-    )
-    shared = Given(world, np.asarray(t0, state.position.dtype), *given)
-    shots = _starts(state, t1, starts, key, spread, aim)
     positive_count(max_iterations, "max_iterations")
     positive_count(rounds, "rounds")
+    condition = stop if isinstance(stop, StopWhen) else None
+    given, static = parted((residual, condition, args))
+    shared = Given(world, np.asarray(t0, state.position.dtype), *given)
+    aim = _aim(world, method, t1 - t0, free, parameters, stop, static)
+    shots = _starts(state, t1, starts, key, spread, aim)
     with progress_bar(progress, max_iterations * rounds, "iteration") as bar:
 
         def once(shots):
@@ -212,19 +196,20 @@ def _round(shared: Given, shots: Shot, aim: Aim, t1: float, tolerance, max_itera
     """All lanes, improved as far as they can be."""
     came = np.ones(len(shots.step), bool)
     if shared.condition is not None:
+        shots = _till_end(shots, np.asarray(shots.step), t1)
         times, came = scan(shared, shots, aim)
         shots = shots._replace(t1=times)
     found = _improved(shared, shots, aim, tolerance, max_iterations, bar)
     code = found.evaluated.code
     if shared.condition is not None:
         # It has to be the first crossing, and one that was found.
-        till_end = shots._replace(t1=np.full_like(shots.t1, t1), step=_without_time(found.point))
-        earliest, again = scan(shared, till_end, aim)
+        earliest, again = scan(shared, _till_end(shots, found.point, t1), aim)
         apart = np.abs(earliest - found.evaluated.time)
         is_first = came & again & (apart <= 2 * (t1 - float(shared.t0)) / N_SCAN)
         code = np.where(is_first | (code > 0), code, NOT_STOPPED)
     with np.errstate(over="ignore"):
-        cost = np.where(code == 0, np.sum(found.evaluated.residual**2, axis=1), np.inf)
+        cost = np.sum(found.evaluated.residual**2, axis=1)
+    cost = np.where((code == 0) & np.isfinite(cost), cost, np.inf)
     return Round(shots, found.point, found.evaluated, code, cost, found.iterations)
 
 
@@ -253,6 +238,29 @@ def _solved(cost: np.ndarray, tolerance: float) -> np.ndarray:
 
 def _finite(cost: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(cost), cost, np.sqrt(np.finfo(cost.dtype).max))
+
+
+def _aim(world: World, method: AbstractMethod, duration: float, free, parameters, stop, static):
+    """What is static in the program, from the arguments of `shoot`."""
+    coordinates, free_time = _free(free, len(world.bodies))
+    if world.joints and coordinates:
+        raise ValueError(
+            "shoot: states of bodies in joints cannot be moved freely: free=() with parameters."
+        )
+    crosses = isinstance(stop, StopWhen)
+    if crosses and free_time:
+        raise ValueError('shoot: with StopWhen the end is that of the event: leave out "t1".')
+    # The time of a crossing is an unknown as well, and the crossing an equation.
+    free_time |= crosses
+    return Aim(
+        method.chosen(world),
+        parameters,
+        coordinates,
+        free_time,
+        None if crosses else stop,
+        _capacity(method, duration, LATEST if free_time else 1.0),
+        static,
+    )
 
 
 def _free(free, n_bodies: int) -> tuple[tuple[int, ...], bool]:
@@ -370,10 +378,11 @@ def _improved(shared: Given, shots: Shot, aim: Aim, tolerance: float, max_iterat
     return found._replace(point=found.point[1])
 
 
-def _without_time(steps: np.ndarray) -> np.ndarray:
+def _till_end(shots: Shot, steps: np.ndarray, t1: float) -> Shot:
+    """Lanes moved by steps, till t1, whatever the steps say of their ends."""
     steps = steps.copy()
     steps[:, -1] = 0.0
-    return steps
+    return shots._replace(t1=np.full_like(shots.t1, t1), step=steps)
 
 
 def _shots(shared: Given, aim: Aim, found: Round, tolerance: float, max_iterations: int) -> Shots:

@@ -116,6 +116,10 @@ def test_where_a_function_changes_its_sign():
     velocity = np.asarray(sol.state.velocity[0])
     np.testing.assert_allclose(velocity[0] * sol.time, 0.8, rtol=1e-8)
     np.testing.assert_allclose(sol.end.position[0], [0.8, 0.0, 0.5], atol=1e-8)
+    # Later rounds, too, look for the crossing till the end, not till that of the round before.
+    hurried = shot(Goal(), stop=plane, t1=2.0, max_iterations=2, rounds=60)
+    assert hurried.rounds > 1 and hurried.result == ro.RESULTS.successful
+    np.testing.assert_allclose(hurried.end.position[0], [0.8, 0.0, 0.5], atol=1e-8)
     aside = thrown((-1.0, 0.0, 1.0))
     away = shot(Goal(), start=aside, stop=plane, t1=2.0, starts=1)
     assert away.result == ro.RESULTS.event_missed
