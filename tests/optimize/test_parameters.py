@@ -296,6 +296,7 @@ def test_scipy_fits_a_bounce(model):
 
 def test_adam_fits_a_bounce():
     import optax
+
     missed = residual(in_closed_form)
     loss = jax.jit(jax.value_and_grad(lambda step: jnp.sum(missed(step) ** 2)))
     optimiser = optax.adam(0.02)
