@@ -184,6 +184,7 @@ def _joined(before: Solution, after: Solution, save: SaveAt) -> Solution:
             flow_evaluations=before.stats.flow_evaluations + after.stats.flow_evaluations,
             time=after.stats.time,
             energy=jnp.stack([before.stats.energy[0], after.stats.energy[1]]),
+            kernel=before.stats.kernel & after.stats.kernel,
             work=_total(before.stats.work, after.stats.work),
         ),
     )

@@ -58,6 +58,7 @@ def assemble(
         flow_evaluations=run.evaluations,
         time=jnp.where(at_end, grid.t1, run.time),
         energy=jnp.stack([energy(world, state), energy(world, final)]),
+        kernel=run.kernel,
         work=run.work,
     )
     return Solution(

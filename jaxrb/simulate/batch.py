@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 
 from ..bodies import State
 from ..exec.parallel import chunk_size, in_parallel, on_cores, traced
-from .method import AbstractMethod
+from .method import AbstractMethod, Backend
 from .progress import progress_bar
 from .saving import SaveAt, Solution
 from .solve import Program, Task, raise_failure, solve
@@ -35,6 +35,7 @@ def simulate_batch(
     chunk: int | None = None,
     devices=None,
     progress: bool | Callable = False,
+    backend: Backend = "auto",
 ) -> Solution:
     """`jax.vmap` of `simulate` over a leading axis, spread over cores or devices.
 
@@ -52,6 +53,7 @@ def simulate_batch(
         devices: to use; all of the default backend by default.
         progress: show a bar of the worlds done, as in `simulate`; on one CPU alone, where
             they are done chunk by chunk.
+        backend: "auto", "xla" or "kernel", as in `simulate`.
 
     Returns:
         A solution whose leaves have a leading axis over the batch. Without `throw`, and outside of
@@ -67,7 +69,7 @@ def simulate_batch(
     devices = list(jax.devices() if devices is None else devices)
     if throw and traced((world, states)):
         devices = devices[:1]  # one that raised a failure would leave the others waiting for it
-    task = Task.of(world, states, method, t1, t0, save, args, max_steps, failed)
+    task = Task.of(world, states, method, t1, t0, save, args, max_steps, failed, backend)
     if batch_world:
         shared, batched = (task.numbers,), (world, states)
     else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from ..bodies import Phase
 from .events import AbstractEvents, Mode
@@ -33,12 +33,13 @@ class Status(eqx.Module):
     impacts_in_step: Int[Array, ""]
     longest: Float[Array, ""]  # flight of this step that ended with an impact [s]
     evaluations: Int[Array, ""]  # of the flow
+    kernel: Bool[Array, ""]  # whether the loop ran as one kernel
 
     @staticmethod
     def start(code: Int[Array, ""], like: Float[Array, ""]) -> Status:
         """The status at t0, with the code of an inadmissible start; in the dtype of `like`."""
         none = jnp.zeros((), jnp.int32)
-        return Status(code, none, none, jnp.zeros_like(like), none)
+        return Status(code, none, none, jnp.zeros_like(like), none, jnp.zeros((), bool))
 
 
 def start_course(grid: TimeGrid, phase: Phase, events: AbstractEvents) -> Course:

@@ -25,6 +25,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ..bodies import Phase
 from ..contact import AbstractContacts
+from ..exec.kernel import as_kernel
 from ..flows import AbstractFlow
 from ..math import tree_where
 from ..math.autodiff import keep_rule, sparse_jvp
@@ -34,6 +35,7 @@ from .course import Course, Status
 from .events import AbstractEvents, Event, Mode, Resolution
 from .log import WHOLE, Log
 from .loop import advance
+from .method import Backend
 from .recorder import Flight, Outputs, SaveSpec, Times, collect
 from .results import Code
 from .time_grid import TimeGrid
@@ -70,6 +72,7 @@ class Program(NamedTuple):
     plan: Plan
     blocks: CheckpointLayout
     wanted: SaveSpec
+    backend: Backend
 
 
 class Scene(eqx.Module):
@@ -93,8 +96,7 @@ def trajectory(
         The course and the status at the end, and the outputs of all blocks, stacked.
     """
     if not program.wanted.anything:
-        course, status, _ = advance(program.plan, scene.grid, scene.events, course, status)
-        return course, status, Outputs(None, None)
+        return *_advance(program, scene, course, status), Outputs(None, None)
     found = _detect(program, scene, course, status)
     end, outputs = _replay(program, found, scene, course)
     return end, found.status, outputs
@@ -116,6 +118,21 @@ def _(program, primals, tangents):
     return (end, found.status, outputs), (dend, _no_tangents(found.status), doutputs)
 
 
+def _advance(
+    program: Program, scene: Scene, course: Course, status: Status
+) -> tuple[Course, Status]:
+    """The end of a trajectory, by the flat loop, which may be a kernel."""
+
+    def fly(scene: Scene, course: Course, status: Status) -> tuple[Course, Status]:
+        return advance(program.plan, scene.grid, scene.events, course, status)[:2]
+
+    forced = program.backend == "kernel"
+    if not forced and (program.backend == "xla" or jax.default_backend() != "gpu"):
+        return fly(scene, course, status)
+    (course, status), kernel = as_kernel(fly, scene, course, status, on_cpu=forced)
+    return course, dataclasses.replace(status, kernel=kernel)
+
+
 def _no_tangents(tree):
     def of(leaf: Array) -> Array | np.ndarray:
         if jnp.issubdtype(leaf.dtype, jnp.floating):
@@ -135,7 +152,7 @@ class _Found(eqx.Module):
 
 def _detect(program: Program, scene: Scene, course: Course, status: Status) -> _Found:
     """The flights and events of a trajectory, block by block."""
-    plan, blocks, _ = program
+    plan, blocks, *_ = program
 
     def block(carry, _):
         course, status = carry

@@ -210,7 +210,7 @@ class EventDriven(AbstractMethod):
     def window(self, world, capacity):
         return self._blocks(len(world.bodies), capacity, self._remembers(world)).steps
 
-    def run(self, system, phase, code, grid, times, wanted, progress=False):
+    def run(self, system, phase, code, grid, times, wanted, progress=False, backend="xla"):
         n_bodies = phase.position.x.shape[0]
         plan = Plan(
             self.flow,
@@ -222,7 +222,7 @@ class EventDriven(AbstractMethod):
         )
         events = self.events(system, grid.dt)
         layout = self._blocks(n_bodies, grid.capacity, events.remembers)
-        return fly(plan, layout, events, phase, code, grid, times, wanted)
+        return fly(plan, layout, events, phase, code, grid, times, wanted, backend)
 
     def _remembers(self, world: World) -> bool:
         """Whether the events of a world remember (see `AbstractEvents`)."""

@@ -9,7 +9,7 @@ from ..bodies import Phase
 from .course import Status, start_course
 from .differentiate import CheckpointLayout, Program, Scene, trajectory
 from .events import AbstractEvents
-from .method import Run
+from .method import Backend, Run
 from .recorder import SaveSpec, Times
 from .time_grid import TimeGrid
 from .trial import Plan
@@ -24,6 +24,7 @@ def fly(
     grid: TimeGrid,
     times: Times,
     wanted: SaveSpec,
+    backend: Backend,
 ) -> Run:
     """The trajectory of one world.
 
@@ -35,10 +36,11 @@ def fly(
         grid: the steps.
         times: to save.
         wanted: what to keep.
+        backend: how the loop is compiled.
     """
     start = start_course(grid, phase, events)
     status = Status.start(code, start.remaining)
-    program, scene = Program(plan, layout, wanted), Scene(grid, events, times)
+    program, scene = Program(plan, layout, wanted, backend), Scene(grid, events, times)
     end, status, outputs = trajectory(program, scene, start, status)
     outputs = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), outputs)
     time = end.time(grid)
@@ -49,6 +51,7 @@ def fly(
         steps=end.step,
         evaluations=status.evaluations,
         n_impacts=status.impacts,
+        kernel=status.kernel,
         work=end.work,
         zeno_time=events.zeno_time(time, end.phase, end.mode, status.code),
         saved=outputs.saved,

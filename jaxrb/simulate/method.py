@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import equinox as eqx
 from jaxtyping import Array, Bool, Float, Int
@@ -16,6 +16,9 @@ from .system import System
 from .time_grid import TimeGrid
 from .world import World
 
+# How a loop is compiled: as one kernel where that is known to be faster, or by XLA, or as a kernel.
+Backend = Literal["auto", "xla", "kernel"]
+
 
 class Run(NamedTuple):
     """The results of a method; bodies in the order of the system."""
@@ -26,6 +29,7 @@ class Run(NamedTuple):
     steps: Int[Array, ""]
     evaluations: Int[Array, ""]  # of the flow
     n_impacts: Int[Array, ""]
+    kernel: Bool[Array, ""]  # whether it ran as one kernel
     work: Float[Array, ""] | None  # of loads without a potential [J]
     zeno_time: Float[Array, " n_bodies"]
     saved: tuple[Bool[Array, " entries"], Phase] | None  # at the times to save, in order
@@ -83,6 +87,7 @@ class AbstractMethod(eqx.Module):
         times: Times,
         wanted: SaveSpec,
         progress: bool = False,
+        backend: Backend = "xla",
     ) -> Run:
         """The trajectory of one world; pure and traceable.
 
@@ -93,4 +98,5 @@ class AbstractMethod(eqx.Module):
             times: to save.
             wanted: what to keep.
             progress: whether to say how far it is, by `progress.report`.
+            backend: how the loop is compiled.
         """

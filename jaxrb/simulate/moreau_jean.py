@@ -177,10 +177,12 @@ class MoreauJean(AbstractMethod):
     def window(self, world, capacity):
         return self._layout(capacity).steps
 
-    def run(self, system, phase, code, grid, times, wanted, progress=False):
+    def run(self, system, phase, code, grid, times, wanted, progress=False, backend="xla"):
         plan = Plan(self.flight, EndOfStep(), 1, zeno_ends=True, progress=progress)
         events = self.events(system, grid.dt)
-        return fly(plan, self._layout(grid.capacity), events, phase, code, grid, times, wanted)
+        return fly(
+            plan, self._layout(grid.capacity), events, phase, code, grid, times, wanted, backend
+        )
 
     def _layout(self, capacity: int) -> CheckpointLayout:
         # There are no impacts to be logged, only parts of steps.

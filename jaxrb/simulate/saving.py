@@ -125,6 +125,7 @@ class Stats(eqx.Module):
             batch is the number of iterations of its loop.
         time: reached [s]; t1 unless the simulation ended early.
         energy: total, at t0 and at the end [J], shape (2,).
+        kernel: whether the loop ran as one kernel: see the argument `backend` of `simulate_batch`.
         work: of all forces without a potential [J]; None where there is none.
     """
 
@@ -132,6 +133,7 @@ class Stats(eqx.Module):
     flow_evaluations: Int[Array, ""]
     time: Float[Array, ""]
     energy: Float[Array, "2"]
+    kernel: Bool[Array, ""]
     work: Float[Array, ""] | None = None
 
     def __repr__(self) -> str:

@@ -17,7 +17,7 @@ from .._validate import one_of, raise_inside, time_number
 from ..bodies import State
 from .assemble import assemble
 from .contact_forces import forces_of
-from .method import AbstractMethod
+from .method import AbstractMethod, Backend
 from .progress import progress_bar
 from .recorder import SaveSpec
 from .results import RESULTS, Code
@@ -41,6 +41,7 @@ def simulate(
     *,
     failed: Literal["keep", "nan"] = "keep",
     progress: bool | Callable = False,
+    backend: Backend = "auto",
 ) -> Solution:
     """Simulates a world from t0 to t1.
 
@@ -70,6 +71,12 @@ def simulate(
         progress: show a bar of the steps done, by tqdm, or by what is called as
             progress(total=..., unit=...) and used like tqdm. Under a transformation (jit,
             vmap, grad, ...) there is none. The first run with a bar compiles anew.
+        backend: "xla" compiles as JAX does; "kernel" makes the whole simulation one kernel, on an
+            NVIDIA GPU by NVRTC, which comes with JAX for GPUs, and on a CPU by the system's C
+            compiler, which is several times faster for a single world; "auto" makes a kernel on a
+            GPU alone. Derivatives, what is saved along the way, and worlds that are too large for a
+            kernel are XLA's; `Solution.stats.kernel` says which it was, and a warning why it
+            was not the kernel that was asked for.
 
     Returns:
         The solution.
@@ -80,7 +87,7 @@ def simulate(
     """
     if not isinstance(state, State):
         raise ValueError(f"state must be a State; got {type(state).__name__}.")
-    task = Task.of(world, state, method, t1, t0, save, args, max_steps, failed)
+    task = Task.of(world, state, method, t1, t0, save, args, max_steps, failed, backend)
     shows = progress is not False and not traced((world, state, task.numbers))
     n_steps = int(task.numbers.grid.n_steps) if shows else 0
     with progress_bar(shows and progress, n_steps, "step"):
@@ -109,6 +116,7 @@ class Program(NamedTuple):
     n_impacts: int
     contacts: bool
     failed: str
+    backend: Backend
     args: tuple  # what of the arguments is no number: leaves and structure
 
 
@@ -120,7 +128,7 @@ class Task(NamedTuple):
     used: int | None  # how many of the times to save there are, if that is known
 
     @staticmethod
-    def of(world, state, method, t1, t0, save, args, max_steps, failed) -> Task:
+    def of(world, state, method, t1, t0, save, args, max_steps, failed, backend="auto") -> Task:
         """The task of the arguments of `simulate`; the state may have leading axes.
 
         Raises:
@@ -155,6 +163,7 @@ class Task(NamedTuple):
                 save.impacts,
                 save.contacts,
                 one_of(failed, ("keep", "nan"), "failed"),
+                one_of(backend, ("auto", "xla", "kernel"), "backend"),
                 (tuple(leaves), structure),
             ),
             when.used,
@@ -186,7 +195,9 @@ def solve(world: World, state: State, numbers: Numbers, program: Program, progre
     code = initial_code(grid.t0, world, state, system, phase, method.penetration)
     in_order = numbers.in_order & (grid.t1 >= grid.t0) & (grid.dt > 0)
     code = jnp.where((code == Code.successful) & ~in_order, jnp.int32(Code.invalid_times), code)
-    run = method.run(system, phase, code, grid, numbers.times, program.wanted, progress)
+    run = method.run(
+        system, phase, code, grid, numbers.times, program.wanted, progress, program.backend
+    )
 
     def contacts(t, phase):
         return forces_of(world, system, method, t, grid.dt, phase)

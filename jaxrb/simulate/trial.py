@@ -259,5 +259,6 @@ def tick(
         impacts_in_step=impacts_in_step,
         longest=jnp.where(full_step, jnp.zeros_like(trial), longest),
         evaluations=status.evaluations + 1,
+        kernel=status.kernel,
     )
     return step, remaining, status
