@@ -93,12 +93,26 @@ class _Pushed(NamedTuple):
 
 def run_queue(task: Task, problems: Columns) -> Columns:
     """The results of all problems."""
+    if problems.shape[1] <= _n_workers(problems.shape[1]):
+        return _all_at_once(task, problems)
+    # A GPU has a thread for each problem: a queue would leave nearly all of them idle.
+    return jax.lax.platform_dependent(
+        problems, cuda=partial(_all_at_once, task), default=partial(_by_workers, task)
+    )
+
+
+def _all_at_once(task: Task, problems: Columns) -> Columns:
+    """The results of problems that are solved side by side, until the slowest has ended."""
+    needed = task.needed(problems)
+    state = _together(task, problems, needed)
+    return jnp.where(needed[None], task.finish(state, problems), 0.0)
+
+
+def _by_workers(task: Task, problems: Columns) -> Columns:
+    """The results of problems that are handed out to workers."""
     n = problems.shape[1]
     needed = task.needed(problems)
     n_workers = _n_workers(n)
-    if n <= n_workers:
-        state = _together(task, problems, needed)
-        return jnp.where(needed[None], task.finish(state, problems), 0.0)
     # The queue: numbers of the needed problems, and beyond them those of none, from n on. What is
     # written has columns of its own throughout, or derivatives of writing it would be searched for.
     n_needed = jnp.sum(needed, dtype=jnp.int32)
@@ -219,8 +233,10 @@ def _turn(task: Task, state: Any, problems: Columns, needed: Array | bool = True
     return _choose(going, following, state)
 
 
-# Lanes that are worked on at once where few may be needed of many.
+# Lanes that are worked on at once where few may be needed of many, on a CPU.
 _CHUNK = 512
+# On a GPU a chunk is this part of all: it takes as long for a thousand lanes as for one.
+_PART_ON_GPU = 8
 
 
 def where_needed(
@@ -245,18 +261,25 @@ def where_needed(
         if n <= _CHUNK:
             found = function(columns)
             return jnp.where(jnp.expand_dims(mask, range(found.ndim - 1)), found, 0.0)
-        (queue,) = jnp.nonzero(mask, size=n + _CHUNK, fill_value=n)
+        on_gpu = partial(in_chunks, max(_CHUNK, -(-n // _PART_ON_GPU)))
+        on_cpu = partial(in_chunks, _CHUNK)
+        return jax.lax.platform_dependent(columns, mask, cuda=on_gpu, default=on_cpu)
+
+    def in_chunks(size: int, columns: Columns, mask: Bool[Array, " lanes"]) -> Array:
+        n = columns.shape[1]
+        (queue,) = jnp.nonzero(mask, size=n + size, fill_value=n)
         queue = queue.astype(jnp.int32)
+        harmless = jnp.asarray(idle, columns.dtype)[:, None]
         columns = jnp.concatenate([columns, harmless], axis=1)
 
         def chunk(index, results):
-            those = jax.lax.dynamic_slice_in_dim(queue, index * _CHUNK, _CHUNK)
+            those = jax.lax.dynamic_slice_in_dim(queue, index * size, size)
             found = function(columns.at[:, those].get(mode="clip"))
             return results.at[..., those].set(found, mode="drop")
 
-        like = jax.eval_shape(function, columns[:, :_CHUNK])
+        like = jax.eval_shape(function, columns[:, :size])
         count = jnp.sum(mask, dtype=jnp.int32)
-        n_chunks = (count + _CHUNK - 1) // _CHUNK
+        n_chunks = (count + size - 1) // size
         results = jnp.zeros((*like.shape[:-1], n), like.dtype)
         return jax.lax.fori_loop(0, n_chunks, chunk, results)
 

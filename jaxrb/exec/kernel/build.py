@@ -20,9 +20,9 @@ from .source import write
 from .values import Builder
 
 # In this order the arrays of each kind are handed over.
-STORED = ("float32", "float64", "int32")
+STORED: tuple[str, ...] = ("float32", "float64", "int32")
 # More statements take minutes to compile and would not fit into a thread's registers by far.
-MOST_STATEMENTS = 30_000
+MOST_STATEMENTS = 150_000
 
 
 @dataclasses.dataclass(frozen=True)

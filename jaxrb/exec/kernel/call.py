@@ -73,7 +73,7 @@ def _(*leaves, **params):
 
 def _batch(leaves, axes, *, traced, mask, on_cpu):
     """All lanes of all `vmap`s on one axis."""
-    batched = [axis is not batching.not_mapped for axis in axes]
+    batched = [axis is not None for axis in axes]
     size = next(leaf.shape[a] for leaf, a, b in zip(leaves, axes, batched, strict=True) if b)
     leaves = [
         jnp.moveaxis(leaf, axis, 0) if moved else leaf

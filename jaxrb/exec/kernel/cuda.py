@@ -21,8 +21,9 @@ from .operations import NotScalarError
 
 # A block of two warps: they need no barrier, and end as soon as their own lanes have.
 _THREADS = 64
-# The oldest GPUs that NVRTC 13 knows; PTX for them is compiled anew for the GPU at hand.
-_ARCHITECTURE = "compute_75"
+# PTX for the oldest GPUs that NVRTC 13 knows, which is compiled anew for the GPU at hand. No
+# product and sum in one rounding: the numbers are those of the same text on a CPU.
+_OPTIONS = ("--gpu-architecture=compute_75", "-default-device", "--fmad=false")
 _PRELUDE = """\
 #define INFINITY __longlong_as_double(0x7ff0000000000000LL)
 #define NAN __longlong_as_double(0x7ff8000000000000LL)
@@ -84,8 +85,7 @@ def call(program: LaneProgram, ptx: str, inputs: list, n_lanes: int) -> list:
 
 @lru_cache(maxsize=256)
 def compile_to_ptx(text: str) -> str:
-    """CUDA C++ as PTX. Products and sums are rounded each by itself, and division and roots
-    exactly, so that a kernel gives the numbers of the same text on a CPU.
+    """CUDA C++ as PTX.
 
     Raises:
         NotScalarError: if NVRTC is not installed or does not compile it.
@@ -101,10 +101,9 @@ def compile_to_ptx(text: str) -> str:
 
     arguments = (text.encode(), b"lanes.cu", 0, None, None)
     check(nvrtc.nvrtcCreateProgram(ctypes.byref(handle), *arguments))
-    options = (f"--gpu-architecture={_ARCHITECTURE}".encode(), b"-default-device", b"--fmad=false")
     try:
-        array = (ctypes.c_char_p * len(options))(*options)
-        check(nvrtc.nvrtcCompileProgram(handle, len(options), array))
+        options = (ctypes.c_char_p * len(_OPTIONS))(*(option.encode() for option in _OPTIONS))
+        check(nvrtc.nvrtcCompileProgram(handle, len(_OPTIONS), options))
         return _string(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, handle)
     finally:
         nvrtc.nvrtcDestroyProgram(ctypes.byref(handle))

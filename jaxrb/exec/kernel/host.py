@@ -19,6 +19,8 @@ import numpy as np
 from .build import STORED, LaneProgram, signature
 from .operations import NotScalarError, c_type
 
+# Longer programs are compiled with fewer optimisations, whose time grows faster than their length.
+_LONG = 30_000
 # The handler answers XLA's question for the version of its interface, and runs.
 _HANDLER = """\
 XLA_FFI_Error* handler(XLA_FFI_CallFrame* frame) {{
@@ -95,7 +97,8 @@ def _compiled(text: str) -> str:
     with open(written, "w") as file:
         file.write(text)
     # No products and sums in one rounding: the numbers are those of the same text on a GPU.
-    options = ["-O2", "-march=native", "-ffp-contract=off", "-shared", "-fPIC", "-w"]
+    level = "-O2" if text.count("\n") < _LONG else "-O1"
+    options = [level, "-march=native", "-ffp-contract=off", "-shared", "-fPIC", "-w"]
     command = [compiler, *options, f"-I{jax.ffi.include_dir()}", "-o", library, written, "-lm"]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:

@@ -7,9 +7,10 @@ is left of them but operations on scalars, loops and branches.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
+from jax.core import ShapedArray
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from .indices import INDEX_RULES
@@ -26,9 +27,11 @@ class Scalariser:
     def __init__(self, builder: Builder):
         self.builder = builder
 
-    def closed(self, closed: ClosedJaxpr, arguments: list[Entries]) -> list[Entries]:
+    def closed(self, traced: ClosedJaxpr | Jaxpr, arguments: list[Entries]) -> list[Entries]:
         """The results of a traced function."""
-        return self.evaluate(closed.jaxpr, [_known(const) for const in closed.consts], arguments)
+        if not isinstance(traced, ClosedJaxpr):
+            return self.evaluate(traced, [], arguments)
+        return self.evaluate(traced.jaxpr, [_known(const) for const in traced.consts], arguments)
 
     def evaluate(self, jaxpr: Jaxpr, consts: list[Entries], arguments) -> list[Entries]:
         """The results of a traced function with its constants."""
@@ -37,7 +40,8 @@ class Scalariser:
 
         def read(atom) -> Entries:
             if isinstance(atom, Literal):
-                return constant_entries(np.asarray(atom.val, atom.aval.dtype))
+                aval = cast(ShapedArray, atom.aval)
+                return constant_entries(np.asarray(atom.val, aval.dtype))
             return env[atom]
 
         for eqn in jaxpr.eqns:
@@ -59,10 +63,8 @@ class Scalariser:
             return RULES[name](self, eqn, *sources)
         for key in ("jaxpr", "call_jaxpr", "fun_jaxpr", "call"):
             inner = eqn.params.get(key)
-            if isinstance(inner, ClosedJaxpr):
+            if isinstance(inner, ClosedJaxpr | Jaxpr):
                 return self.closed(inner, sources)
-            if isinstance(inner, Jaxpr):
-                return self.evaluate(inner, [], sources)
         raise NotScalarError(f"{name} is no operation of scalars")
 
     def _elementwise(self, eqn, sources: list[Entries]) -> Entries:
@@ -155,7 +157,10 @@ def _cond(scalariser: Scalariser, eqn, index: Entries, *sources: Entries):
 def _scan(scalariser: Scalariser, eqn, *sources: Entries):
     """Turn by turn: scans of a lane are short."""
     params = eqn.params
-    n_consts, n_carry = params["num_consts"], params["num_carry"]
+    if "num_consts" in params:
+        n_consts, n_carry = params["num_consts"], params["num_carry"]
+    else:  # from JAX 0.11 on
+        n_consts, n_carry, _ = (len(tuple(part)) for part in params["ft_in"].unpack())
     consts, carry = list(sources[:n_consts]), list(sources[n_consts : n_consts + n_carry])
     sequences = sources[n_consts + n_carry :]
     length = params["length"]

@@ -144,6 +144,6 @@ def literal(constant: np.generic) -> str:
     if np.isnan(constant):
         return "NAN"
     if np.isinf(constant):
-        return "INFINITY" if constant > 0 else "(-INFINITY)"
+        return "(-INFINITY)" if np.signbit(constant) else "INFINITY"
     text = float(constant).hex() + ("f" if dtype == np.float32 else "")
     return f"({text})" if np.signbit(constant) else text
