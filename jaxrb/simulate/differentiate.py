@@ -25,7 +25,6 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ..bodies import Phase
 from ..contact import AbstractContacts
-from ..exec.kernel import as_kernel
 from ..flows import AbstractFlow
 from ..math import tree_where
 from ..math.autodiff import keep_rule, sparse_jvp
@@ -33,6 +32,7 @@ from ..math.materialize import compute_once, opaque_one
 from ..math.rarely import if_any
 from .course import Course, Status
 from .events import AbstractEvents, Event, Mode, Resolution
+from .forward import forward, is_wanted
 from .log import WHOLE, Log
 from .loop import advance
 from .method import Backend
@@ -95,8 +95,13 @@ def trajectory(
     Returns:
         The course and the status at the end, and the outputs of all blocks, stacked.
     """
-    if not program.wanted.anything:
-        return *_advance(program, scene, course, status), Outputs(None, None)
+    plan, _, wanted, backend = program
+    if is_wanted(backend, wanted, plan):
+        arguments = (scene.grid, scene.events, scene.times, course, status)
+        return forward(plan, wanted, backend, *arguments)
+    if not wanted.anything:
+        course, status, *_ = advance(plan, scene.grid, scene.events, course, status)
+        return course, status, Outputs(None, None)
     found = _detect(program, scene, course, status)
     end, outputs = _replay(program, found, scene, course)
     return end, found.status, outputs
@@ -116,21 +121,6 @@ def _(program, primals, tangents):
     )
     (end, outputs), (dend, doutputs) = replayed, dreplayed
     return (end, found.status, outputs), (dend, _no_tangents(found.status), doutputs)
-
-
-def _advance(
-    program: Program, scene: Scene, course: Course, status: Status
-) -> tuple[Course, Status]:
-    """The end of a trajectory, by the flat loop, which may be a kernel."""
-
-    def fly(scene: Scene, course: Course, status: Status) -> tuple[Course, Status]:
-        return advance(program.plan, scene.grid, scene.events, course, status)[:2]
-
-    forced = program.backend == "kernel"
-    if not forced and (program.backend == "xla" or jax.default_backend() != "gpu"):
-        return fly(scene, course, status)
-    (course, status), kernel = as_kernel(fly, scene, course, status, on_cpu=forced)
-    return course, dataclasses.replace(status, kernel=kernel)
 
 
 def _no_tangents(tree):
@@ -157,7 +147,7 @@ def _detect(program: Program, scene: Scene, course: Course, status: Status) -> _
     def block(carry, _):
         course, status = carry
         log = Log.empty(blocks.arcs, blocks.flights, scene.events, course)
-        course, status, log = advance(plan, scene.grid, scene.events, course, status, log)
+        course, status, log, _ = advance(plan, scene.grid, scene.events, course, status, log)
         assert log is not None
         return (course, status), (course, log)
 

@@ -23,6 +23,7 @@ from .detectors import Trial
 from .events import AbstractEvents, Event, Reset
 from .log import Log, no_event
 from .progress import report
+from .recorder import Times
 from .results import Code
 from .time_grid import TimeGrid
 from .trial import Plan, Search, aim, classify, tick, time_resolution
@@ -38,6 +39,7 @@ class _Carry(eqx.Module):
     inspected: object  # the state of the detector
     waiting: Event | None  # the event whose impulse is still to be found; None if none ever is
     log: Log | None
+    stopped: Bool[Array, ""] | None  # before a flight into which a time falls; None without one
 
 
 def advance(
@@ -47,8 +49,9 @@ def advance(
     course: Course,
     status: Status,
     log: Log | None = None,
-) -> tuple[Course, Status, Log | None]:
-    """Simulates a world to t1, or until its log is full.
+    until: Times | None = None,
+) -> tuple[Course, Status, Log | None, Bool[Array, ""] | None]:
+    """Simulates a world to t1, or until its log is full or a time is met.
 
     A flight ends with an event or with its step (Tran and Leok, Algorithm 2, corrected: the
     time of an impact counts in units of h, the state before the first impact of a step is
@@ -60,9 +63,11 @@ def advance(
         events: of the world.
         course, status: where to start, between two flights.
         log: an empty one, to be written.
+        until: one time, before whose flight to stop: the last flight that begins before it.
 
     Returns:
-        The course and the status at the end, and the log.
+        The course and the status at the end, the log, and whether it stopped before a flight
+        into which the time falls.
     """
     like = course.remaining
     zero, no = jnp.zeros_like(like), jnp.zeros((), bool)
@@ -73,6 +78,8 @@ def advance(
 
     def unfinished(carry: _Carry) -> Bool[Array, ""]:
         going = grid.unfinished(carry.course.step) & (carry.status.code == Code.successful)
+        if carry.stopped is not None:
+            going &= ~carry.stopped
         return going if carry.log is None else going & ~carry.log.full()
 
     def iteration(flies: Bool[Array, ""], carry: _Carry) -> _Carry:
@@ -80,17 +87,28 @@ def advance(
         # contacts that last then cost nothing.
         trial = jnp.where(flies, carry.search.trial, 0.0)
         still = dataclasses.replace(carry.search, trial=trial)
-        return _iteration(plan, grid, events, dataclasses.replace(carry, search=still))
+        following = _iteration(plan, grid, events, dataclasses.replace(carry, search=still))
+        if until is None:
+            return following
+        met = flies & _begins_after(following.course, until, grid)
+        return dataclasses.replace(tree_where(met, carry, following), stopped=carry.stopped | met)
 
     waiting = no_event(events, course) if events.deferred else None
     kept = contacts if events.keeps_contacts else None
-    carry = _Carry(course, status, idle, kept, inspected, waiting, log)
+    stopped = None if until is None else no
+    carry = _Carry(course, status, idle, kept, inspected, waiting, log, stopped)
     if events.deferred:
         carry = _in_rounds(plan, unfinished, iteration, carry, grid, events)
     else:
         going_on = lambda carry: iteration(unfinished(carry), carry)  # noqa: E731
         carry = jax.lax.while_loop(unfinished, going_on, carry)
-    return carry.course, carry.status, carry.log
+    return carry.course, carry.status, carry.log, carry.stopped
+
+
+def _begins_after(course: Course, when: Times, grid: TimeGrid) -> Bool[Array, ""]:
+    """Whether the next flight begins after a time."""
+    begin = grid.size(course.step) - course.remaining
+    return (course.step > when.step) | ((course.step == when.step) & (begin > when.offset))
 
 
 def _iteration(plan: Plan, grid: TimeGrid, events: AbstractEvents, carry: _Carry) -> _Carry:
@@ -136,7 +154,7 @@ def _iteration(plan: Plan, grid: TimeGrid, events: AbstractEvents, carry: _Carry
     if plan.progress:
         report(course.step, grid)
     kept = None if before is None else tree_where(accept, contacts, before)
-    return _Carry(course, status, search, kept, inspected, waiting, log)
+    return _Carry(course, status, search, kept, inspected, waiting, log, carry.stopped)
 
 
 def _start(plan: Plan, events: AbstractEvents, course: Course, contacts):

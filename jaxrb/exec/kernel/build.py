@@ -20,7 +20,7 @@ from .source import write
 from .values import Builder
 
 # In this order the arrays of each kind are handed over.
-STORED: tuple[str, ...] = ("float32", "float64", "int32")
+STORED: tuple[str, ...] = ("float32", "float64", "int32", "int64")
 # More statements take minutes to compile and would not fit into a thread's registers by far.
 MOST_STATEMENTS = 150_000
 
@@ -51,10 +51,11 @@ def stored_as(dtype) -> str:
         NotScalarError: if there is none.
     """
     name = np.dtype(dtype).name
-    if name in ("bool", "int8", "int32"):
-        return "int32"
     if name in STORED:
         return name
+    for wider in ("int32", "int64"):
+        if np.can_cast(dtype, wider):
+            return wider
     raise NotScalarError(f"numbers of type {name} are not known to kernels")
 
 

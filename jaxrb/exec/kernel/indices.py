@@ -192,14 +192,12 @@ def _update(builder, result, starts, lasts, offset, update, operation, dtype, of
         result[target] = builder.select(here, result[target], new, dtype)
 
 
+_COMBINED = ("add", "sub", "mul", "min", "max")
 INDEX_RULES = {
     "dynamic_slice": _dynamic_slice,
     "dynamic_update_slice": _dynamic_update_slice,
     "gather": _gather,
     "scatter": _scatter(None),
-    "scatter-add": _scatter("add"),
-    "scatter_add": _scatter("add"),
-    "scatter_mul": _scatter("mul"),
-    "scatter_min": _scatter("min"),
-    "scatter_max": _scatter("max"),
+    # JAX has written them with a hyphen and without.
+    **{f"scatter{mark}{name}": _scatter(name) for mark in "-_" for name in _COMBINED},
 }

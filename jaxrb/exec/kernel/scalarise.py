@@ -61,10 +61,9 @@ class Scalariser:
             return INDEX_RULES[name](self.builder, eqn, *sources)
         if name in RULES:
             return RULES[name](self, eqn, *sources)
-        for key in ("jaxpr", "call_jaxpr", "fun_jaxpr", "call"):
-            inner = eqn.params.get(key)
-            if isinstance(inner, ClosedJaxpr | Jaxpr):
-                return self.closed(inner, sources)
+        if name in CALLS:
+            inner = next(v for v in eqn.params.values() if isinstance(v, ClosedJaxpr | Jaxpr))
+            return self.closed(inner, sources)
         raise NotScalarError(f"{name} is no operation of scalars")
 
     def _elementwise(self, eqn, sources: list[Entries]) -> Entries:
@@ -271,6 +270,11 @@ def _dot(scalariser: Scalariser, eqn, a: Entries, b: Entries):
     return [result]
 
 
+# What calls a function that is written out, by the names that JAX has had for it.
+CALLS = {
+    *("jit", "pjit", "closed_call", "core_call", "checkpoint", "remat", "remat2"),
+    *("custom_jvp_call", "custom_vjp_call", "custom_vjp_call_jaxpr", "custom_vmap_call"),
+}
 RULES = {
     "reduce_sum": _reduction("add"),
     "reduce_prod": _reduction("mul"),
