@@ -46,6 +46,7 @@ def forward(
         """Flies to the last flight that begins before a time; whether it reaches it."""
         when = Times(step, offset)
         course, status, _, stopped = advance(plan, grid, events, course, status, until=when)
+        assert stopped is not None
         phase = course.phase
         if wanted.within:
             begin = grid.size(course.step) - course.remaining

@@ -90,6 +90,7 @@ def advance(
         following = _iteration(plan, grid, events, dataclasses.replace(carry, search=still))
         if until is None:
             return following
+        assert carry.stopped is not None
         met = flies & _begins_after(following.course, until, grid)
         return dataclasses.replace(tree_where(met, carry, following), stopped=carry.stopped | met)
 
