@@ -9,6 +9,8 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from ._hosts import held_here
+
 if TYPE_CHECKING:
     Codes = eqx.Enumeration
 else:
@@ -39,11 +41,12 @@ else:
 
 
 def code_names(codes: type[eqx.Enumeration], item: Any) -> str:
-    """The name of an item of `codes`; of an array of items, how many of which name."""
+    """The name of an item of `codes`; of an array of items, how many of which name, among
+    those that this process holds."""
     (values,) = jax.tree.leaves(item)
     if isinstance(values, Tracer):
         return "traced"
-    kinds, counts = np.unique(np.asarray(values), return_counts=True)
+    kinds, counts = np.unique(held_here(values), return_counts=True)
     messages = [codes[jax.tree.map(lambda _, kind=kind: np.asarray(kind), item)] for kind in kinds]
     names = [message.partition(":")[0] for message in messages]
     if not np.ndim(values):

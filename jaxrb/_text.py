@@ -10,6 +10,8 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from ._hosts import spans_processes
+
 # Arrays of more rows, or longer ones, are not written out: their dtype and shape say more.
 MOST_ROWS, MOST_COLUMNS = 4, 6
 
@@ -30,7 +32,7 @@ def readable(thing: Any) -> str:
 
 def numbers(array: Any) -> str:
     """An array of numbers: to six digits if it is small and known, else its dtype and shape."""
-    if isinstance(array, Tracer | jax.ShapeDtypeStruct):
+    if isinstance(array, Tracer | jax.ShapeDtypeStruct) or spans_processes(array):
         return eqx.tree_pformat(array, struct_as_array=True)
     values = np.asarray(array)
     columns = values.shape[-1] if values.ndim else 1

@@ -1,6 +1,7 @@
 """Shared by the tests: compilation, devices, the paper's scene, differences, orders."""
 
 import os
+import socket
 import subprocess
 import sys
 import textwrap
@@ -51,6 +52,45 @@ def on_devices(n, program):
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
+
+
+def on_hosts(n, program, n_devices=2, timeout=300):
+    """The lines that each of n processes prints which run a program together, on the loopback
+    address, with so many devices each made of one CPU; in it `rank` is the number of the process.
+    """
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    setup = f"""
+        import sys
+        import jax
+        sys.path[:0] = ["tests", "tests/simulate"]
+        jax.config.update("jax_enable_x64", True)
+        jax.config.update("jax_cpu_collectives_implementation", "gloo")
+        rank = int(sys.argv[1])
+        jax.distributed.initialize("localhost:{port}", {n}, rank)
+    """
+    flags = f"--xla_force_host_platform_device_count={n_devices}"
+    processes = [
+        subprocess.Popen(
+            [sys.executable, "-c", textwrap.dedent(setup) + textwrap.dedent(program), str(rank)],
+            env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(n)
+    ]
+    try:
+        done = [process.communicate(timeout=timeout) for process in processes]
+    finally:
+        for process in processes:  # one that failed leaves the others waiting
+            process.kill()
+    for process, (_, errors) in zip(processes, done, strict=True):
+        assert process.returncode == 0, errors
+    # Gloo writes to the standard output who is connected.
+    lines = [output.splitlines() for output, _ in done]
+    return [[line for line in printed if "[Gloo]" not in line] for printed in lines]
 
 
 def differences(function, x, step=1e-3):

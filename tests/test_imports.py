@@ -12,7 +12,8 @@ import pytest
 import jaxrb
 
 ROOT = Path(jaxrb.__file__).parent
-FILES = ["_validate", "_codes", "_help", "_text"]  # modules by themselves, below all packages
+# Modules by themselves, below all packages.
+FILES = ["_hosts", "_validate", "_codes", "_help", "_text"]
 LAYERS = [
     *FILES,
     "math",

@@ -14,7 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from .._hosts import spans_processes
 
 # Lanes that advance in step on one core: enough to fill its vector units, few enough for
 # their state to stay in its cache.
@@ -44,7 +46,8 @@ def parallel_vmap(
         in_axes: 0 for an argument with a leading axis over the lanes, None for one that all lanes
             share; one for all arguments or a tuple with one for each.
         chunk: number of lanes that advance together on a CPU core; chosen by default.
-        devices: to use; all of the default backend by default.
+        devices: to use; by default all of this process, or all there are where an argument spans
+            processes.
 
     Returns:
         A function of the same arguments by position. The arrays of its result have a leading axis
@@ -84,7 +87,7 @@ def parallel_vmap(
             shared,
             batched,
             options={},
-            devices=list(jax.devices() if devices is None else devices),
+            devices=chosen_devices(devices, arguments),
             chunk=chunk_size(n_lanes, chunk),
         )
 
@@ -94,6 +97,30 @@ def parallel_vmap(
 def chunk_size(n_lanes: int, most: int | None = None) -> int:
     """How many of so many lanes advance together on a CPU core."""
     return min(most or CPU_CHUNK, max(-(-n_lanes // n_cores()), SMALLEST_CHUNK))
+
+
+def chosen_devices(devices: Sequence[Any] | None, arrays: Any) -> list[Any]:
+    """The devices to use, given or by default, for a tree of arrays.
+
+    By default those of this process: lanes need nothing of each other, so that the processes of a
+    run on many machines each do their own without a word. Only if the arrays already span
+    processes, all devices.
+
+    Raises:
+        ValueError: if there is no device among those given, or the arrays span processes and none
+            of another process is.
+    """
+    spans = spans_processes(arrays)
+    if devices is None:
+        return list(jax.devices() if spans else jax.local_devices())
+    devices = list(devices)
+    if not devices:
+        raise ValueError("devices must hold at least one device.")
+    if spans and not _of_others(devices):
+        raise ValueError(
+            "devices must be those of all processes, jax.devices(), for arrays that span them."
+        )
+    return devices
 
 
 def in_parallel(
@@ -117,22 +144,27 @@ def in_parallel(
         shared: a tree of arrays.
         batched: a tree of arrays with a leading axis over the lanes, at least one.
         options: of the function.
-        devices: to use.
+        devices: to use, as `chosen_devices` gives them.
         chunk: number of lanes that a core takes at once.
         report: called with the number of lanes of each chunk that is done.
 
     Returns:
         The tree that the function returns; its arrays have a leading axis over the lanes.
+
+    Raises:
+        ValueError: if devices of several processes do not divide the lanes.
     """
     if len(devices) > 1:
         return _over_devices(function, shared, batched, options, devices)
     lanes = partial(function, **options)
-    elsewhere = devices[0] != jax.devices()[0]
-    if elsewhere and not traced((shared, batched)):
-        shared, batched = jax.device_put((shared, batched), devices[0])
-    if elsewhere or not on_cores(devices, (shared, batched)):
+    if traced((shared, batched)):
         return lanes(shared, batched)
-    return _over_cores(lanes, shared, batched, chunk, report)
+    # The first of this process is where JAX computes by itself. What is there already stays
+    # uncommitted, so that its user can move it.
+    device = None if devices[0] == jax.local_devices()[0] else devices[0]
+    if on_cores(devices, (shared, batched)):
+        return _over_cores(lanes, shared, batched, chunk, report, device)
+    return lanes(*_moved((shared, batched), device))
 
 
 def on_cores(devices: Sequence[Any], arrays: Any) -> bool:
@@ -150,12 +182,56 @@ def n_cores() -> int:
     return os.cpu_count() or 1
 
 
+def _moved(tree, device):
+    return tree if device is None else jax.device_put(tree, device)
+
+
+def _of_others(devices) -> bool:
+    """Whether some devices are of another process."""
+    return any(device.process_index != jax.process_index() for device in devices)
+
+
 def _over_devices(function, shared, batched, options, devices) -> Any:
-    """Lanes shared out evenly; a few are done twice to fill up the last device."""
+    """Lanes shared out evenly; a few are done twice to fill up the last device.
+
+    JAX has no array of which one device holds more rows than another. If the shares come out
+    even, the result stays where it was computed. Otherwise, once the copies are taken off, it is
+    put together on the first device: JAX by itself would put it together on every one. Between
+    processes nobody may want that, and it is refused.
+    """
     n_lanes = _n_lanes(batched)
     size = -(-n_lanes // len(devices)) * len(devices)
     program = _sharded(function, tuple(options.items()), tuple(devices))
-    return _take(program(shared, _pad(batched, size)), n_lanes)
+    if size == n_lanes:
+        return program(shared, batched)
+    if traced((shared, batched)):  # where the rows are is up to the compiler
+        return _take(program(shared, _pad(batched, size)), n_lanes)
+    if _of_others(devices):
+        raise ValueError(
+            f"{n_lanes} lanes over {len(devices)} devices of several processes: their number must "
+            "be a multiple of that of the devices. Or let each process do its own, with "
+            "devices=jax.local_devices()."
+        )
+    done = program(shared, _shared_out(batched, size, devices))
+    numbers, rest = eqx.partition(done, eqx.is_array)
+    return _take(eqx.combine(jax.device_put(numbers, devices[0]), rest), n_lanes)
+
+
+def _shared_out(batched, size: int, devices):
+    """Each device's rows, the last one repeated up to a size. They are cut on the host: on a
+    device the whole batch would have to fit into the first one."""
+    place = NamedSharding(Mesh(np.asarray(devices), ("lanes",)), PartitionSpec("lanes"))
+
+    def spread(leaf):
+        rows = np.asarray(leaf)
+        last = rows.shape[0] - 1
+
+        def share(index):
+            return rows[np.minimum(np.arange(size)[index[0]], last)]
+
+        return jax.make_array_from_callback((size, *rows.shape[1:]), place, share)
+
+    return jax.tree.map(spread, batched)
 
 
 @lru_cache
@@ -171,19 +247,20 @@ def _sharded(function, options, devices) -> Callable:
     )
 
 
-def _over_cores(lanes, shared, batched, chunk, report) -> Any:
+def _over_cores(lanes, shared, batched, chunk, report, device=None) -> Any:
     """Chunks of equal size, each on one thread: XLA's own threads share out single
     operations, which are too small here, and leave a core idle half of the time."""
 
     def run(piece):
-        done = jax.block_until_ready(lanes(shared, piece))
+        done = jax.block_until_ready(lanes(shared, _moved(piece, device)))
         if report is not None:
             report(_n_lanes(piece))
         return done
 
     n_lanes = _n_lanes(batched)
+    shared = _moved(shared, device)
     if n_lanes <= chunk:
-        return lanes(shared, batched) if report is None else run(batched)
+        return lanes(shared, _moved(batched, device)) if report is None else run(batched)
     n_chunks = -(-n_lanes // chunk)
     arrays = jax.tree.map(np.asarray, _pad(batched, n_chunks * chunk))
     pieces = [

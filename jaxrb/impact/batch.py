@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..exec.parallel import in_parallel, n_cores, traced
+from ..exec.parallel import chosen_devices, in_parallel, n_cores, traced
 from .laws import AbstractContactLaw
 from .solve import ImpactSolution, checked, raise_failure, solve
 
@@ -41,7 +41,7 @@ def solve_impact_batch(
         batch_law: whether every leaf of `law` has a leading axis over the batch.
         collinearity: as in `solve_impact`.
         throw: raise if an impact has no result; with False, `result` has the code of each.
-        devices: to use; all of the default backend by default.
+        devices: to use; as in `simulate_batch`.
 
     Returns:
         A solution whose leaves have a leading axis over the batch.
@@ -63,7 +63,7 @@ def solve_impact_batch(
     if not batch_law and any(jnp.shape(leaf) != () for leaf in leaves):
         raise ValueError(f"law must hold single numbers without batch_law; got {law!r}.")
     shared, batched = ((), (w, v, law)) if batch_law else ((law,), (w, v))
-    devices = list(jax.devices() if devices is None else devices)
+    devices = chosen_devices(devices, (shared, batched))
     if throw and traced((shared, batched)):
         devices = devices[:1]  # one that raised a failure would leave the others waiting for it
     solution = in_parallel(

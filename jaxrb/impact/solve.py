@@ -14,6 +14,7 @@ from jax.core import Tracer
 from jaxtyping import Array, Bool, Float, Int
 
 from .._codes import Codes
+from .._hosts import entry, first_of
 from .._validate import known, raise_inside, real_array
 from ..math import Sym3, Vec3
 from .laws import AbstractContactLaw
@@ -243,12 +244,13 @@ def raise_failure(solution: ImpactSolution) -> ImpactSolution:
     )
     if isinstance(failed, Tracer):
         return raise_inside(solution, failed)
-    failed = np.asarray(failed)
-    if failed.any():
-        first = int(np.argmax(failed))
-        reason = IMPACT_RESULTS[jax.tree.map(lambda leaf: jnp.ravel(leaf)[first], solution.result)]
+    if (found := first_of(failed)) is not None:
+        count, first = found
+        reason = IMPACT_RESULTS[entry(solution.result, first)]
         if failed.ndim:
-            count = f"{int(failed.sum())} of {failed.size} impacts were not resolved"
-            raise RuntimeError(f"{count}; the first, impact {first}: {reason}")
+            raise RuntimeError(
+                f"{count} of {failed.size} impacts were not resolved; the first, impact {first}: "
+                f"{reason}"
+            )
         raise RuntimeError(f"The impact was not resolved: {reason}")
     return solution

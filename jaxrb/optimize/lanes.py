@@ -34,7 +34,7 @@ def in_lanes(program: Callable, shared: Any, lanes: Any, *, size: int, **options
         shared,
         jax.tree.map(filled, lanes),
         options=options,
-        devices=jax.devices(),
+        devices=jax.local_devices(),
         chunk=size,
     )
     return jax.tree.map(lambda leaf: leaf[:n_lanes], found)

@@ -78,7 +78,7 @@ def lyapunov(
         (world, given),
         (starts, *(jnp.asarray(one, starts.position.dtype) for one in (ts[:-1], ts[1:]))),
         options={"method": method, "max_steps": steps, "rest": rest},
-        devices=jax.devices(),
+        devices=jax.local_devices(),
         chunk=chunk_size(n),
     )
     by_state = np.asarray(by_state)

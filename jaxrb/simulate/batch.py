@@ -10,7 +10,7 @@ import jax
 from jaxtyping import Array, Float
 
 from ..bodies import State
-from ..exec.parallel import chunk_size, in_parallel, on_cores, traced
+from ..exec.parallel import chosen_devices, chunk_size, in_parallel, on_cores, traced
 from .method import AbstractMethod, Backend
 from .progress import progress_bar
 from .saving import SaveAt, Solution
@@ -42,7 +42,8 @@ def simulate_batch(
     On several devices the lanes are sharded over them; on one CPU they are cut into chunks
     that run on all cores. Worlds do not wait for those of another chunk or device. The
     numbers are those of `jax.vmap`. Inside jit or grad it falls back to `jax.vmap`, on all devices
-    only if `throw=False`.
+    only if `throw=False`. Where the states span processes, all of these call it and all raise the
+    same failure; the text of the solution is of the worlds that a process holds.
 
     Args:
         world: one for all, or with `batch_world` one per state.
@@ -50,7 +51,10 @@ def simulate_batch(
         method, t1, t0, save, throw, args, max_steps, failed: as in `simulate`; one for all.
         batch_world: whether every leaf of `world` has a leading axis over the batch.
         chunk: number of lanes that advance together on a CPU core; chosen by default.
-        devices: to use; all of the default backend by default.
+        devices: to use; by default all of this process, or all there are where the states span
+            processes. The number of worlds should be a multiple of theirs: then the solution
+            stays spread over them, otherwise it comes to the first, and devices of several
+            processes refuse it.
         progress: show a bar of the worlds done, as in `simulate`; on one CPU alone, where
             they are done chunk by chunk.
         backend: "auto", "xla" or "kernel", as in `simulate`.
@@ -66,7 +70,7 @@ def simulate_batch(
         raise ValueError("states must hold at least one state.")
     if batch_world and any(leaf.shape[:1] != (n_lanes,) for leaf in jax.tree.leaves(world)):
         raise ValueError(f"batch_world needs a leading axis of {n_lanes} on every leaf of world.")
-    devices = list(jax.devices() if devices is None else devices)
+    devices = chosen_devices(devices, (world, states, args))
     if throw and traced((world, states)):
         devices = devices[:1]  # one that raised a failure would leave the others waiting for it
     task = Task.of(world, states, method, t1, t0, save, args, max_steps, failed, backend)

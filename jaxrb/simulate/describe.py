@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
+from .._hosts import held_here, spans_processes
 from ..contact import Moving
 from .results import result_name
 
@@ -41,6 +42,8 @@ def describe_world(world: World) -> str:
 
 def describe_solution(solution: Solution) -> str:
     """A few lines: span, impacts, energies, and how it ended; of a batch, over all its worlds."""
+    if spans_processes(solution):
+        return f"Of several processes, here: {describe_solution(jax.tree.map(held_here, solution))}"
     result = solution.result  # first, for who reads it has no need to be told to
     n_bodies = solution.final.position.shape[-2]
     head = _worlds(solution.stats.time)
@@ -64,6 +67,8 @@ def _steps(numbers: np.ndarray) -> str:
 
 def describe_impacts(impacts: Impacts) -> str:
     """A line for each of the first impacts; of a batch, how many there were."""
+    if spans_processes(impacts):
+        return f"Of several processes, here: {describe_impacts(jax.tree.map(held_here, impacts))}"
     room = "none on record" if impacts.time is None else f"room for {impacts.time.shape[-1]}"
     if _traced(impacts):
         return f"Impacts({room}, traced)"

@@ -13,6 +13,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
+from .._hosts import entry, first_of
 from .._validate import one_of, raise_inside, time_number
 from ..bodies import State
 from .assemble import assemble
@@ -253,18 +254,17 @@ def traced(arrays: Any) -> bool:
 
 
 def raise_failure(solution: Solution) -> Solution:
-    """The solution, if it was successful; raises otherwise, also from inside a jitted call."""
+    """The solution, if it was successful; raises otherwise, also from inside a jitted call.
+
+    Of a batch that spans processes each of them raises, and names the same world.
+    """
     failed = solution.result != RESULTS.successful
     if isinstance(failed, Tracer):
         return raise_inside(solution, failed)
-    failed = np.asarray(failed)
-    if failed.any():
-        first = int(np.argmax(failed.reshape(-1)))
-        item = jax.tree.map(lambda leaf: jnp.reshape(leaf, -1)[first], solution.result)
-        message = RESULTS[item]
+    if (found := first_of(failed)) is not None:
+        count, first = found
+        message = RESULTS[entry(solution.result, first)]
         if failed.ndim:
-            message = (
-                f"{int(failed.sum())} of {failed.size} worlds; the first, world {first}: {message}"
-            )
+            message = f"{count} of {failed.size} worlds; the first, world {first}: {message}"
         raise RuntimeError(f"The simulation ended early: {message}")
     return solution

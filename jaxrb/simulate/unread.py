@@ -6,9 +6,9 @@ import warnings
 from typing import TYPE_CHECKING
 
 import jax
-import numpy as np
 from jax.core import Tracer
 
+from .._hosts import held_here, spans_processes
 from .results import RESULTS, result_name
 
 if TYPE_CHECKING:
@@ -33,11 +33,14 @@ def notice(solution: Solution, name: str) -> None:
         vars(solution).pop(_MARK, None)
     elif name in STATES and vars(solution).pop(_MARK, False):
         result = object.__getattribute__(solution, "result")
-        ended = np.asarray(result != RESULTS.successful)
+        # Where the batch spans processes those that are here count: one of them may read alone,
+        # and would wait for the others for ever if it asked for theirs.
+        where = " of this process" if spans_processes(result) else ""
+        ended = held_here(result != RESULTS.successful)
         if ended.any():
             warnings.warn(
-                f"{ended.sum()} of {ended.size} worlds ended early and hold their last good state "
-                f"({result_name(result)}): look at `successful` and `result` of the solution, or "
-                'use failed="nan".',
+                f"{ended.sum()} of {ended.size} worlds{where} ended early and hold their last good "
+                f"state ({result_name(result)}): look at `successful` and `result` of the "
+                'solution, or use failed="nan".',
                 stacklevel=3,
             )

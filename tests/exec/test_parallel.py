@@ -61,17 +61,25 @@ def test_it_can_be_transformed():
 
 
 def test_lanes_are_sharded_over_devices():
+    """Even shares stay on their devices, others come to the first of them."""
     program = """
         import jax, jax.numpy as jnp, numpy as np
         import jaxrb as rb
 
         spread = rb.parallel_vmap(lambda x, y: (x * y, jnp.cumsum(x)[-1]), (0, None))
-        x = jnp.arange(10.0).reshape(5, 2)
-        for run in (spread, jax.jit(spread)):
-            product, total = run(x, jnp.ones(2) * 3)
-            assert len(product.sharding.device_set) > 1 or run is not spread
-            np.testing.assert_array_equal(product, 3 * x)
-            np.testing.assert_array_equal(total, x.sum(1))
+        devices = jax.devices()
+        for n in (5, 8):
+            x = jnp.arange(2.0 * n).reshape(n, 2)
+            for run in (spread, jax.jit(spread)):
+                product, total = run(x, jnp.ones(2) * 3)
+                where = set(devices) if n == 8 else {devices[0]}
+                assert product.devices() == where or run is not spread
+                np.testing.assert_array_equal(product, 3 * x)
+                np.testing.assert_array_equal(total, x.sum(1))
+        # One that is not the first is cut into chunks as well.
+        last = rb.parallel_vmap(jnp.sin, chunk=3, devices=devices[3:])(jnp.arange(8.0))
+        assert last.devices() == {devices[3]}
+        np.testing.assert_array_equal(last, jnp.sin(jnp.arange(8.0)))
         print("sharded")
     """
     assert "sharded" in on_devices(4, program)
