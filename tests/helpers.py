@@ -93,6 +93,11 @@ def on_hosts(n, program, n_devices=2, timeout=300):
     return [[line for line in printed if "[Gloo]" not in line] for printed in lines]
 
 
+def contents(directory):
+    """The bytes of all files of a directory, hidden ones included."""
+    return {path.name: path.read_bytes() for path in directory.iterdir()}
+
+
 def differences(function, x, step=1e-3):
     """The Jacobian of `function` at the array `x` by central differences of order 4.
 

@@ -13,6 +13,8 @@ from .files import load_file as load_file, save as save
 from .mesh import load_body as load_body, load_mesh as load_mesh
 from .model import Keyframe as Keyframe, Model as Model, load_model as load_model
 from .opening import load as load
+from .part_files import Parts as Parts, open_parts as open_parts
+from .parts import simulate_parts as simulate_parts
 from .report import Entry as Entry, Report as Report
 
 publish(__name__)

@@ -11,6 +11,9 @@ from __future__ import annotations
 import hashlib
 import io
 import json
+import math
+import mmap
+import os
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -21,12 +24,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from .. import __version__
-from .paths import existing_file, write_atomically
+from .paths import existing_file, write_atomically, write_once
 from .structure import as_jax, decode, encode, host_array, numbers, with_numbers
 
 SUFFIX = ".jaxrb"
 FORMAT_VERSION = 3
 _START = b'{"format": "jaxrb", '
+# NumPy's, of one array: far more than a shape takes.
+_LONGEST_HEADER = 4096
 _DIGEST_SIZE = hashlib.sha256().digest_size
 
 
@@ -44,7 +49,23 @@ def save(path: str | PathLike, thing: Any, *, structure: bool = True) -> None:
     Raises:
         ValueError: naming the place of what cannot be written, as functions of yours.
     """
-    path = _own(path)
+    write_atomically(_own(path), _chunks(thing, structure))
+
+
+def save_once(path: str | PathLike, thing: Any) -> bool:
+    """`save`, unless there is such a file, which stays as it is; returns whether it was written.
+
+    Several processes may try at once.
+
+    Raises:
+        ValueError: as `save`.
+        OSError: if it cannot be written; then nothing is left of it.
+    """
+    return write_once(_own(path), _chunks(thing, structure=True))
+
+
+def _chunks(thing: Any, structure: bool) -> list[bytes]:
+    """The bytes of a file."""
     kind = type(thing).__name__
     arrays: list = []
     if structure:
@@ -78,7 +99,7 @@ def save(path: str | PathLike, thing: Any, *, structure: bool = True) -> None:
     line = json.dumps(header).encode() + b"\n"
     digest = hashlib.sha256(line)
     digest.update(payload)
-    write_atomically(path, [line, payload, digest.digest()])
+    return [line, payload, digest.digest()]
 
 
 def load_file(path: str | PathLike, *, dtype: Any = None, like: Any = None) -> Any:
@@ -101,15 +122,11 @@ def load_file(path: str | PathLike, *, dtype: Any = None, like: Any = None) -> A
             superfluous or different.
     """
     path = existing_file(_own(path))
-    header, payload = _read(path)
-    wanted = _wanted_dtype(dtype, path)
-    try:
-        leaves = [np.empty(entry["shape"], entry["dtype"]) for entry in header["arrays"]]
-        values = eqx.tree_deserialise_leaves(io.BytesIO(payload), leaves)
-    except (EOFError, MemoryError, RuntimeError, TypeError, ValueError) as error:
-        raise ValueError(f"{path} holds arrays that are not understood: {error}") from error
+    header, values = _opened(path.read_bytes(), path)
+    wanted = wanted_dtype(dtype, path)
     arrays = [
-        as_jax(_converted(value, wanted, path), entry["weak"])
+        # A copy, as a view would keep the whole file in memory.
+        as_jax(converted(np.array(value), wanted, path), entry["weak"])
         for value, entry in zip(values, header["arrays"], strict=True)
     ]
     if like is None and not header["structure"]:
@@ -119,6 +136,31 @@ def load_file(path: str | PathLike, *, dtype: Any = None, like: Any = None) -> A
         )
     if like is not None and header["structure"]:
         raise ValueError(f"{path} holds its structure: leave out like=.")
+    return _made(header, arrays, like, path)
+
+
+def map_file(path: str | PathLike, *, check: bool = True) -> Any:
+    """What `load_file` opens, with arrays of NumPy that are views of the file, mapped into memory:
+    what nobody looks at takes no memory.
+
+    Args:
+        path: the file, with its structure. It must not be written to any more.
+        check: whether to read all of it once for its checksum. Without, nothing is read but what
+            is looked at, and a changed bit in an array is not noticed.
+
+    Raises:
+        FileNotFoundError, ValueError: as `load_file`, but for precision.
+    """
+    path = existing_file(_own(path))
+    with path.open("rb") as file:
+        empty = os.fstat(file.fileno()).st_size == 0
+        content = b"" if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    header, values = _opened(content, path, check)
+    return _made(header, values, None, path)
+
+
+def _made(header: dict, arrays: list, like: Any, path: Path) -> Any:
+    """The object of a header and its arrays."""
     try:
         tree = header["tree"]
         return decode(tree, arrays) if like is None else with_numbers(like, tree, arrays)
@@ -136,41 +178,82 @@ def _own(path: str | PathLike) -> Path:
     return path
 
 
-def _read(path: Path) -> tuple[dict, bytes]:
-    """The header and the arrays, checked."""
-    content = path.read_bytes()
-    if not content.startswith(_START):
-        if content and _START.startswith(content):
+def _opened(
+    content: bytes | mmap.mmap, path: Path, check: bool = True
+) -> tuple[dict, list[np.ndarray]]:
+    """The header and views of the arrays, checked."""
+    if content[: len(_START)] != _START:
+        if content and _START.startswith(content[: len(_START)]):
             raise ValueError(f"{path} is truncated: it has {len(content)} bytes.")
         raise ValueError(f"{path} is no file of jaxrb, or its first bytes are damaged.")
-    line, newline, payload = content[:-_DIGEST_SIZE].partition(b"\n")
-    digest = hashlib.sha256(line + newline)
-    digest.update(payload)
-    if digest.digest() != content[-_DIGEST_SIZE:]:
-        raise ValueError(f"{path} {_damage(content)}")
-    header = json.loads(line)
+    if not (check and _checksum_fits(content)):
+        damage = _damage(content)
+        if damage is None and check:
+            damage = _wrong_checksum(content)
+        if damage is not None:
+            raise ValueError(f"{path} {damage}")
+    end = content.find(b"\n") + 1
+    header = json.loads(content[:end])
     version = header["format_version"]
     if version != FORMAT_VERSION:
         raise ValueError(f"{path} {_other_version(version, header['jaxrb'])}")
-    return header, payload
+    try:
+        return header, _views(content, end, header)
+    except (EOFError, MemoryError, TypeError, ValueError) as error:
+        raise ValueError(f"{path} holds arrays that are not understood: {error}") from error
 
 
-def _damage(content: bytes) -> str:
-    """Why a file's checksum does not fit, as far as its first line tells, which may be what is
-    damaged."""
-    line, newline, rest = content.partition(b"\n")
-    if not newline:
+def _views(content: bytes | mmap.mmap, start: int, header: dict) -> list[np.ndarray]:
+    """The arrays, which NumPy's headers precede, as views of the content from a byte on.
+
+    Raises:
+        ValueError: if they are not those of the header.
+    """
+    views, ends = [], len(content) - _DIGEST_SIZE
+    for entry in header["arrays"]:
+        own = io.BytesIO(content[start : min(start + _LONGEST_HEADER, ends)])
+        if np.lib.format.read_magic(own) != (1, 0):
+            raise ValueError("another version of NumPy's format")
+        shape, fortran, dtype = np.lib.format.read_array_header_1_0(own)
+        if (fortran and len(shape) > 1) or dtype.hasobject:
+            raise ValueError(f"the order or the dtype {dtype}")
+        if list(shape) != entry["shape"] or dtype != np.dtype(entry["dtype"]):
+            raise ValueError(f"{dtype} of the shape {shape}, in place of {entry}")
+        start += own.tell()
+        n_bytes = math.prod(shape) * dtype.itemsize
+        if start + n_bytes > ends:
+            raise ValueError("too few bytes")
+        views.append(np.ndarray(shape, dtype, content, start))
+        start += n_bytes
+    return views
+
+
+def _checksum_fits(content: bytes | mmap.mmap) -> bool:
+    whole = memoryview(content)
+    return hashlib.sha256(whole[:-_DIGEST_SIZE]).digest() == whole[-_DIGEST_SIZE:]
+
+
+def _damage(content: bytes | mmap.mmap) -> str | None:
+    """What is wrong with a file, as far as its first line tells, which may be what is damaged."""
+    end = content.find(b"\n") + 1
+    if not end:
         return "is truncated: its first line has no end."
     try:
-        header = json.loads(line)
+        header = json.loads(content[:end])
     except ValueError:
         return "is damaged: its first line is not understood."
+    rest = len(content) - end
     version, size = header.get("format_version"), header.get("bytes")
     if version == 1:  # which has no checksum at its end
         return _other_version(version, header.get("jaxrb"))
-    if isinstance(size, int) and len(rest) != size + _DIGEST_SIZE:
-        what = "truncated" if len(rest) < size + _DIGEST_SIZE else "damaged"
-        return f"is {what}: it has {len(rest)} of {size + _DIGEST_SIZE} bytes after its first line."
+    if isinstance(size, int) and rest != size + _DIGEST_SIZE:
+        what = "truncated" if rest < size + _DIGEST_SIZE else "damaged"
+        return f"is {what}: it has {rest} of {size + _DIGEST_SIZE} bytes after its first line."
+    return None
+
+
+def _wrong_checksum(content: bytes | mmap.mmap) -> str:
+    version = json.loads(content[: content.find(b"\n")]).get("format_version")
     if version != FORMAT_VERSION:
         return (
             f"is damaged, or has another version of the format than jaxrb {__version__}, which "
@@ -191,7 +274,8 @@ def _other_version(version: Any, release: Any) -> str:
     )
 
 
-def _wanted_dtype(dtype: Any, path: Path) -> np.dtype | None:
+def wanted_dtype(dtype: Any, path: Path) -> np.dtype | None:
+    """The dtype that a file is to be opened in; raises `ValueError` if that cannot be."""
     if dtype is None:
         return None
     try:
@@ -208,7 +292,7 @@ def _wanted_dtype(dtype: Any, path: Path) -> np.dtype | None:
     return wanted
 
 
-def _converted(value: np.ndarray, wanted: np.dtype | None, path: Path) -> np.ndarray:
+def converted(value: np.ndarray, wanted: np.dtype | None, path: Path) -> np.ndarray:
     """The array in the dtype that is wanted, where JAX has it."""
     if wanted is not None and value.dtype.kind == "f":
         return value.astype(wanted)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from collections.abc import Callable
 from itertools import zip_longest
 from typing import Any
 
@@ -19,6 +20,7 @@ import numpy as np
 from jax.core import Tracer
 
 from .. import bodies, control, flows, impact, shapes
+from .._hosts import spans_processes
 from ..contact import Moving
 from ..simulate import (
     RESULTS,
@@ -72,13 +74,20 @@ def host_array(value: Any, where: str) -> np.ndarray:
     """
     if isinstance(value, Tracer):
         raise ValueError(f"{where} is traced and has no numbers: save outside of jit and vmap.")
+    if spans_processes(value):
+        raise ValueError(
+            f"{where} is spread over several processes: let each save what it holds, as "
+            "simulate_parts does."
+        )
     array = np.asarray(value)
     if array.dtype.kind not in "biuf":
         raise ValueError(f"{where} has the dtype {array.dtype}, which files do not hold.")
     return array
 
 
-def encode(thing: Any, where: str, arrays: list) -> Any:
+def encode(
+    thing: Any, where: str, arrays: list, other: Callable[[Any, str, list], Any] | None = None
+) -> Any:
     """JSON for `thing`; its arrays are appended to `arrays` and referred to by their number.
 
     Args:
@@ -86,6 +95,8 @@ def encode(thing: Any, where: str, arrays: list) -> Any:
             tuples, lists and dicts of these.
         where: how errors call it.
         arrays: as above.
+        other: makes JSON, by the same arguments, of what no file could rebuild; by default that is
+            an error.
 
     Raises:
         ValueError: naming the place of what cannot be written.
@@ -97,21 +108,30 @@ def encode(thing: Any, where: str, arrays: list) -> Any:
         arrays.append(thing)
         return {"array": len(arrays) - 1}
     if type(thing) in (tuple, list):
-        items = [encode(item, f"{where}[{i}]", arrays) for i, item in enumerate(thing)]
+        items = [encode(item, f"{where}[{i}]", arrays, other) for i, item in enumerate(thing)]
         return {type(thing).__name__: items}
     if type(thing) is dict:
         for key in thing:
             if not isinstance(key, str):
                 raise ValueError(f"{where} has the key {key!r}; keys must be strings.")
-        return {"dict": {k: encode(v, f"{where}[{k!r}]", arrays) for k, v in thing.items()}}
+        values = {k: encode(v, f"{where}[{k!r}]", arrays, other) for k, v in thing.items()}
+        return {"dict": values}
+    return _encode_object(thing, where, arrays, _refuse if other is None else other)
+
+
+def _encode_object(thing: Any, where: str, arrays: list, other: Callable) -> Any:
     if _CLASSES.get(type(thing).__name__) is type(thing):
         names = _fields(type(thing))
-        fields = {n: encode(getattr(thing, n), f"{where}.{n}", arrays) for n in names}
+        fields = {n: encode(getattr(thing, n), f"{where}.{n}", arrays, other) for n in names}
         return {"class": type(thing).__name__, "fields": fields}
     structure = jax.tree.structure(thing)
-    for name, other in _ENUMERATIONS.items():
-        if structure == other:
+    for name, kind in _ENUMERATIONS.items():
+        if structure == kind:
             return {"enumeration": name, "value": encode(jax.tree.leaves(thing)[0], where, arrays)}
+    return other(thing, where, arrays)
+
+
+def _refuse(thing: Any, where: str, arrays: list) -> Any:
     own = isinstance(thing, _UNWRITTEN)
     holds = "holds functions of yours" if own else "is no class"
     raise ValueError(

@@ -42,8 +42,7 @@ def simulate_batch(
     On several devices the lanes are sharded over them; on one CPU they are cut into chunks
     that run on all cores. Worlds do not wait for those of another chunk or device. The
     numbers are those of `jax.vmap`. Inside jit or grad it falls back to `jax.vmap`, on all devices
-    only if `throw=False`. Where the states span processes, all of these call it and all raise the
-    same failure; the text of the solution is of the worlds that a process holds.
+    only if `throw=False`. Where states span processes all of these call it, and fail alike.
 
     Args:
         world: one for all, or with `batch_world` one per state.
@@ -51,10 +50,9 @@ def simulate_batch(
         method, t1, t0, save, throw, args, max_steps, failed: as in `simulate`; one for all.
         batch_world: whether every leaf of `world` has a leading axis over the batch.
         chunk: number of lanes that advance together on a CPU core; chosen by default.
-        devices: to use; by default all of this process, or all there are where the states span
-            processes. The number of worlds should be a multiple of theirs: then the solution
-            stays spread over them, otherwise it comes to the first, and devices of several
-            processes refuse it.
+        devices: to use; by default all of this process, or of all where the states span processes.
+            If they divide the worlds evenly the solution stays spread over them, otherwise it
+            comes to the first; those of several processes must divide them.
         progress: show a bar of the worlds done, as in `simulate`; on one CPU alone, where
             they are done chunk by chunk.
         backend: "auto", "xla" or "kernel", as in `simulate`.
@@ -65,8 +63,7 @@ def simulate_batch(
     """
     if not isinstance(states, State) or states.position.ndim < 3:
         raise ValueError("states must be a State with a leading axis over the batch.")
-    n_lanes = states.position.shape[0]
-    if n_lanes == 0:
+    if (n_lanes := states.position.shape[0]) == 0:
         raise ValueError("states must hold at least one state.")
     if batch_world and any(leaf.shape[:1] != (n_lanes,) for leaf in jax.tree.leaves(world)):
         raise ValueError(f"batch_world needs a leading axis of {n_lanes} on every leaf of world.")
