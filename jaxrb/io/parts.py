@@ -8,7 +8,7 @@ from functools import partial
 from os import PathLike
 from pathlib import Path
 from queue import SimpleQueue
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import jax
 import numpy as np
@@ -19,6 +19,7 @@ from .._validate import finite_number, one_of, positive_count
 from ..bodies import State
 from ..exec.parallel import CPU_CHUNK, chosen_devices
 from ..simulate import RESULTS, AbstractMethod, SaveAt, Solution, World, simulate_batch
+from ..simulate.method import Backend
 from ..simulate.progress import progress_bar
 from .fingerprint import fingerprint
 from .part_files import Parts, claim, present
@@ -47,6 +48,7 @@ def simulate_parts(
     failed: Literal["keep", "nan"] = "keep",
     devices: Sequence[Any] | None = None,
     progress: bool | Callable = False,
+    backend: Backend = "auto",
 ) -> Parts:
     """`simulate_batch` of a batch that no memory needs to hold, in part files.
 
@@ -59,7 +61,7 @@ def simulate_parts(
     how many there are to do so.
 
     Args:
-        world, method, save, args, max_steps, failed: as in `simulate_batch`; one for all.
+        world, method, save, args, max_steps, failed, backend: as in `simulate_batch`.
         states: with a leading axis over the batch; or a function that is given the numbers of some
             worlds, an ascending array of integers, and returns their states, the same ones whenever
             it is asked.
@@ -88,18 +90,12 @@ def simulate_parts(
     """
     number, n_shares = share_of(share)
     devices = _local(devices)
-    options = {"args": args, "max_steps": max_steps, "failed": failed}
+    options = {"args": args, "max_steps": max_steps, "failed": failed, "backend": backend}
     task, identity = _Task.of(world, states, method, t1, t0, save, n_worlds, part, options)
     claim(Path(directory), identity)
     parts = Parts(directory)
     mine = range(number, len(parts.ranges), n_shares)
-    there = present(parts.directory)
-    wanted = [k for k in mine if k not in there]
-    with progress_bar(progress, len(wanted), "part") as bar:
-        for _ in _on_devices(partial(task.compute, parts), wanted, devices):
-            if bar is not None:
-                bar.update(1)
-    remove_leftovers(parts.directory)
+    _compute(task, parts, mine, devices, progress)
     return _raise_failures(parts, mine) if throw else parts
 
 
@@ -122,12 +118,13 @@ class _Task(NamedTuple):
         t0, t1 = finite_number(t0, "t0"), finite_number(t1, "t1")
         part = min(positive_count(part, "part"), n_worlds)
         one_of(options["failed"], ("keep", "nan"), "failed")
+        one_of(options["backend"], get_args(Backend), "backend")
         given = states if isinstance(states, State) else start(_sample(n_worlds))
         things = {"world": world, "states": given, "method": method, "save": save}
         things["args"] = options["args"]
         identity = {name: fingerprint(thing, name) for name, thing in things.items()}
         identity |= {"t0": t0, "t1": t1, "n_worlds": n_worlds, "part": part}
-        identity |= {name: options[name] for name in ("max_steps", "failed")}
+        identity |= {name: options[name] for name in ("max_steps", "failed", "backend")}
         identity |= {"jaxrb": __version__, "jax": jax.__version__}
         return _Task(world, start, method, t1, t0, save, options, part), identity
 
@@ -151,6 +148,19 @@ class _Task(NamedTuple):
             **self.options,
         )
         parts.write(number, _first(solution, len(worlds)))
+
+
+def _compute(
+    task: _Task, parts: Parts, numbers: Sequence[int], devices: list[Any], progress: Any
+) -> None:
+    """Those of some parts that are not there."""
+    there = present(parts.directory)
+    wanted = [number for number in numbers if number not in there]
+    with progress_bar(progress, len(wanted), "part") as bar:
+        for _ in _on_devices(partial(task.compute, parts), wanted, devices):
+            if bar is not None:
+                bar.update(1)
+    remove_leftovers(parts.directory)
 
 
 def _sample(n_worlds: int) -> np.ndarray:

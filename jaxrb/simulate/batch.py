@@ -51,8 +51,8 @@ def simulate_batch(
         batch_world: whether every leaf of `world` has a leading axis over the batch.
         chunk: number of lanes that advance together on a CPU core; chosen by default.
         devices: to use; by default all of this process, or of all where the states span processes.
-            If they divide the worlds evenly the solution stays spread over them, otherwise it
-            comes to the first; those of several processes must divide them.
+            The solution stays spread over them if they divide the worlds evenly, as those of
+            several processes must; otherwise it comes to the first.
         progress: show a bar of the worlds done, as in `simulate`; on one CPU alone, where
             they are done chunk by chunk.
         backend: "auto", "xla" or "kernel", as in `simulate`.
@@ -61,12 +61,7 @@ def simulate_batch(
         A solution whose leaves have a leading axis over the batch. Without `throw`, and outside of
         jit, it warns once if states of worlds that ended early are read before any result code.
     """
-    if not isinstance(states, State) or states.position.ndim < 3:
-        raise ValueError("states must be a State with a leading axis over the batch.")
-    if (n_lanes := states.position.shape[0]) == 0:
-        raise ValueError("states must hold at least one state.")
-    if batch_world and any(leaf.shape[:1] != (n_lanes,) for leaf in jax.tree.leaves(world)):
-        raise ValueError(f"batch_world needs a leading axis of {n_lanes} on every leaf of world.")
+    n_lanes = _n_lanes(world, states, batch_world)
     devices = chosen_devices(devices, (world, states, args))
     if throw and traced((world, states)):
         devices = devices[:1]  # one that raised a failure would leave the others waiting for it
@@ -100,3 +95,14 @@ def _lanes(shared, batched, *, program: Program) -> Solution:
         return solve(world, state, numbers, program)
 
     return jax.vmap(one, in_axes=(None, 0))(shared, batched)
+
+
+def _n_lanes(world: World, states: State, batch_world: bool) -> int:
+    """How many worlds there are; raises `ValueError` if that is not plain."""
+    if not isinstance(states, State) or states.position.ndim < 3:
+        raise ValueError("states must be a State with a leading axis over the batch.")
+    if (n_lanes := states.position.shape[0]) == 0:
+        raise ValueError("states must hold at least one state.")
+    if batch_world and any(leaf.shape[:1] != (n_lanes,) for leaf in jax.tree.leaves(world)):
+        raise ValueError(f"batch_world needs a leading axis of {n_lanes} on every leaf of world.")
+    return n_lanes

@@ -150,6 +150,7 @@ def test_states_by_a_function(run, copy, computed):
         ({"save": rb.SaveAt(every=5)}, "save"),
         ({"part": 5}, "part"),
         ({"failed": "nan"}, "failed"),
+        ({"backend": "kernel"}, "backend"),
         ({"max_steps": 500}, "max_steps"),
     ],
 )
@@ -264,6 +265,7 @@ def test_arguments_that_do_not_fit(tmp_path):
         ({"part": 0}, "part must be a positive whole number"),
         ({"share": (3, 3)}, "share must be"),
         ({"failed": "drop"}, "failed must be one of"),
+        ({"backend": "cuda"}, "backend must be one of"),
         ({"t1": float("nan")}, "t1 must be finite"),
         ({"devices": []}, "devices must hold at least one"),
     ):
