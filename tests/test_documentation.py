@@ -1,7 +1,8 @@
 """README, pages and notebooks: their code runs, and nothing public is left out."""
 
-import importlib
+import importlib.util
 import inspect
+import os
 import re
 import subprocess
 import sys
@@ -27,6 +28,14 @@ MODULES = ["jaxrb", "jaxrb.optimize", "jaxrb.viz", "jaxrb.io", "jaxrb.rotations"
 BLOCK = re.compile(
     r"^```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<output>.*?)^```)?", re.MULTILINE | re.DOTALL
 )
+RECIPE = re.compile(
+    r'^```python title="(?P<file>with_\w+\.py)"\n(?P<code>.*?)^```\n', re.MULTILINE | re.DOTALL
+)
+LIBRARIES = {
+    "with_ray.py": "ray",
+    "with_dask.py": "distributed",
+    "with_orbax.py": "orbax.checkpoint",
+}
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:e[-+]?\d+)?")
 END = "end of a block"
 
@@ -68,6 +77,31 @@ def test_code_blocks_run(page, tmp_path):
             found_words, found_numbers = words_and_numbers(printed)
             assert found_words == words
             assert found_numbers == pytest.approx(numbers, rel=1e-3, abs=1e-9)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", LIBRARIES)
+def test_recipes_run_where_their_library_is(file, tmp_path):
+    """Those of the page on many machines, by its module of what is simulated."""
+    page = ROOT / "docs/pages/scaling.md"
+    recipes = dict(RECIPE.findall(page.read_text()))
+    assert recipes.keys() == LIBRARIES.keys()
+    # Not imported: some warn, and warnings are errors here.
+    if importlib.util.find_spec(LIBRARIES[file]) is None:
+        pytest.skip(f"{LIBRARIES[file]} is not installed")
+    (module, _), *_ = blocks(page)
+    (tmp_path / "throws.py").write_text(module)
+    (tmp_path / file).write_text(recipes[file])
+    command, path = [sys.executable, file], [str(ROOT), os.environ.get("PYTHONPATH", "")]
+    subprocess.run(
+        command,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, path))},
+        check=True,
+        timeout=600,
+    )
+    if file != "with_orbax.py":
+        assert jaxrb.io.open_parts(tmp_path / "throws").missing == ()
 
 
 @pytest.mark.slow
