@@ -58,11 +58,16 @@ def test_arrays_that_span_processes():
     if rank == 0:  # the other does not take part
         assert held_here(array).tolist() == [0.0, 1.0, 2.0]
         assert held_here(spread(rows, P())).tolist() == rows.tolist()
+        try:
+            rb.io.save("never.jaxrb", array)
+        except ValueError as error:
+            assert "is spread over several processes" in str(error)
+            print("refused")
         print(rb.RESULTS[jax.vmap(to_result)(spread(np.array([0, 4, 4, 5])))])
     else:
         print("done")
     """
-    assert on_hosts(2, program) == [["1 successful, 1 zeno"], ["done"]]
+    assert on_hosts(2, program) == [["refused", "1 successful, 1 zeno"], ["done"]]
 
 
 @pytest.mark.slow
