@@ -71,4 +71,3 @@ def forward(
         saved = tuple(jax.tree.map(lambda leaf: leaf[None], kept))
     (course, status), kernel = as_kernel(to_end, grid, events, course, status, on_cpu=forced)
     return course, dataclasses.replace(status, kernel=kernel), Outputs(saved, None)
-

@@ -195,8 +195,8 @@ def gradient(dtype: str, n: int, quick: bool) -> str:
     seconds = best(lambda: slope(one, states))
     forward = best(partial(jax.jit(loss), one, states))
     return (
-        f"gradient   {dtype} {n:>8} {n * steps / seconds:9.3g} body-steps/s, {seconds * 1e3:.1f} ms,"
-        f" {seconds / forward:.1f} forward runs, d/de = {float(slope(one, states)[1]):.6g}"
+        f"gradient   {dtype} {n:>8} {n * steps / seconds:9.3g} body-steps/s, "
+        f"{seconds * 1e3:.1f} ms, {seconds / forward:.1f} forward runs, d/de = {float(slope(one, states)[1]):.6g}"
     )
 
 
@@ -218,7 +218,10 @@ def bits(dtype: str) -> str:
             for a, b in zip(jax.tree.leaves(tree), jax.tree.leaves(whole), strict=True)
         )
 
-    return f"bits       {dtype}: in another order equal {same(moved, order)}, alone {same(few, slice(17, 18))}"
+    return (
+        f"bits       {dtype}: in another order equal {same(moved, order)}, "
+        f"alone {same(few, slice(17, 18))}"
+    )
 
 
 if __name__ == "__main__":
