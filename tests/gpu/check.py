@@ -196,7 +196,8 @@ def gradient(dtype: str, n: int, quick: bool) -> str:
     forward = best(partial(jax.jit(loss), one, states))
     return (
         f"gradient   {dtype} {n:>8} {n * steps / seconds:9.3g} body-steps/s, "
-        f"{seconds * 1e3:.1f} ms, {seconds / forward:.1f} forward runs, d/de = {float(slope(one, states)[1]):.6g}"
+        f"{seconds * 1e3:.1f} ms, {seconds / forward:.1f} forward runs, "
+        f"d/de = {float(slope(one, states)[1]):.6g}"
     )
 
 
