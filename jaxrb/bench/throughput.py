@@ -5,7 +5,9 @@ from __future__ import annotations
 import jax
 import numpy as np
 
-from ..simulate import RESULTS, Solution, simulate_batch
+from ..bodies import State
+from ..simulate import RESULTS, Solution, World, simulate_batch
+from ..simulate.method import Backend
 from . import peers
 from .problem import CASE, METHOD, N_STEPS, T1, describe, heights, set_precision, solve, start
 from .timing import Quantiles, round_robin
@@ -32,8 +34,10 @@ def _run_batch(batch: int, rounds: int, engines: list[peers.Engine]) -> None:
     vmapped = jax.jit(jax.vmap(solve, in_axes=(None, 0)))
     contenders = {
         "jit(vmap(simulate))": lambda: vmapped(world, states),
-        "simulate_batch": lambda: simulate_batch(world, states, METHOD, T1, throw=False),
+        "simulate_batch": lambda: _batch(world, states, "xla"),
     }
+    if np.all(_batch(world, states, "kernel").stats.kernel):
+        contenders["simulate_batch, kernel"] = lambda: _batch(world, states, "kernel")
     lanes = dict.fromkeys(contenders, batch)
     initial_heights = np.asarray(heights(batch), float)
     for engine in engines:
@@ -44,6 +48,10 @@ def _run_batch(batch: int, rounds: int, engines: list[peers.Engine]) -> None:
         ratio = Quantiles.of(rate / rates[peers.REFERENCE]) if peers.REFERENCE in rates else "-"
         print(f"{batch:>6}  {name:<26} {rate.max():>12.3g}   {ratio}")
     print(f"{'':>6}  {_work(vmapped(world, states))}")
+
+
+def _batch(world: World, states: State, backend: Backend) -> Solution:
+    return simulate_batch(world, states, METHOD, T1, throw=False, backend=backend)
 
 
 def _work(sol: Solution) -> str:
