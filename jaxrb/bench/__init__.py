@@ -1,4 +1,4 @@
-"""Benchmarks: how fast, next to what else is installed.
+"""Benchmarks: how fast, next to what else is installed, and whether derivatives are right.
 
 Contenders alternate within one run, so that whatever else the machine does hits all alike.
 """
@@ -10,6 +10,8 @@ import importlib
 import subprocess
 import sys
 
+from . import gradients
+
 BENCHMARKS = {
     "throughput": "body-steps per second, next to MuJoCo C, MJX and Brax where installed",
     "bodies": "body-steps per second of many balls in one world, next to MuJoCo",
@@ -17,13 +19,17 @@ BENCHMARKS = {
     "stacks": "the same of ten boxes, longer: takes an hour",
     "flights": "seconds of motion per second without steps, next to steps of 0.01 s",
     "gradient": "time of reverse- and forward-mode derivatives over that of the forward run",
+    "gradients": "whether derivatives are right, by closed forms and by differences",
     "flows": "time of a step of each flow over that of LieVariational",
     "impact": "microseconds of an impact with friction, and the error of Euler's rule through it",
     "compile": "seconds to trace and compile, cold and from JAX's persistent cache",
 }
-# What they measure needs float64: contacts at rest, flights to round-off.
-_DOUBLE = ("contact", "stacks", "flights")
-_MODULES = {name: name for name in BENCHMARKS} | {"compile": "compilation"}
+# What they measure needs float64: contacts at rest, flights and derivatives to round-off.
+_DOUBLE = ("contact", "stacks", "flights", "gradients")
+_MODULES = {name: name for name in BENCHMARKS} | {
+    "compile": "compilation",
+    "gradients": "gradients.tables",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,6 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="both",
         help=f"default both; of {', '.join(_DOUBLE)} float64",
     )
+    gradients.add_arguments(parser.add_argument_group("of gradients"))
 
 
 def run(args: argparse.Namespace) -> int:
@@ -51,6 +58,8 @@ def run(args: argparse.Namespace) -> int:
     if args.dtype == "both" and not double:
         return max(_in_process(args, dtype) for dtype in ("float32", "float64"))
     module = importlib.import_module(f".{_MODULES[args.name]}", __package__)
+    if args.name == "gradients":
+        return module.run(args)
     module.run(args.batches or module.BATCHES, args.rounds, "float64" if double else args.dtype)
     return 0
 
