@@ -77,14 +77,15 @@ def compile(program: LaneProgram) -> str:
         NotScalarError: if there is no C compiler, or it fails.
     """
     name = f"jaxrb_lanes_{program.digest}"
-    library = ctypes.CDLL(_compiled(source(program)))
+    with tempfile.TemporaryDirectory(prefix="jaxrb_") as folder:  # once it is loaded it may go
+        library = ctypes.CDLL(_compiled(source(program), folder))
     _loaded.append(library)
     jax.ffi.register_ffi_target(name, jax.ffi.pycapsule(library.handler), platform="cpu")
     return name
 
 
-def _compiled(text: str) -> str:
-    """The path of a shared library.
+def _compiled(text: str, folder: str) -> str:
+    """The path of a shared library in a folder.
 
     Raises:
         NotScalarError: if there is no C compiler, or it fails.
@@ -92,7 +93,6 @@ def _compiled(text: str) -> str:
     compiler = shutil.which(os.environ.get("CC", "cc"))
     if compiler is None:
         raise NotScalarError('no C compiler was found: neither the variable CC nor "cc" names one')
-    folder = tempfile.mkdtemp(prefix="jaxrb_")
     written, library = os.path.join(folder, "lanes.c"), os.path.join(folder, "lanes.so")
     with open(written, "w") as file:
         file.write(text)
