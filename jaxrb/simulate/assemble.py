@@ -9,13 +9,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
 from ..bodies import Phase, State
+from ..math import tree_where
 from .contact_forces import ContactForces
 from .method import Run
 from .observables import energy
-from .recorder import Impact, compact
 from .results import Code, to_result
 from .saving import Impacts, Solution, Stats
 from .system import System, body_order, partners, to_state
@@ -79,37 +79,37 @@ def _states(run: Run, n: int, successful: Bool[Array, ""]) -> tuple[Phase, Bool[
 
     Those at the end of the trajectory, and those that were not reached, hold its last phase.
     """
-    last = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], n, axis=0), run.phase)
     if run.saved is None:
+        last = jax.tree.map(lambda leaf: jnp.repeat(leaf[None], n, axis=0), run.phase)
         return last, jnp.broadcast_to(successful, (n,))
-    along, count = compact(*run.saved, n)
-    met = jnp.arange(n, dtype=jnp.int32) < count
-    phases = jax.tree.map(lambda leaf, end: jnp.where(met[:, None], leaf, end), along, last)
-    return phases, met | successful
+    passed, along = run.saved
+    phases = jax.vmap(tree_where, in_axes=(0, 0, None))(passed, along, run.phase)
+    return phases, passed | successful
 
 
 def _impacts(run: Run, n: int, grid: TimeGrid, system: System, world: World) -> Impacts:
-    """The record of the impacts from the entries of the whole run."""
+    """The record of the impacts."""
     contacts = system.contacts
     if n == 0:
         return Impacts(run.n_impacts)
     if run.impacts is None or contacts is None:
         return _no_impacts(run, n, world)
-    record, count = compact(run.impacts.valid, run.impacts, n)
-    used = jnp.arange(n, dtype=jnp.int32) < count
+    record = run.impacts
+    used = jnp.arange(n, dtype=jnp.int32) < record.count
+    time = grid.begin(record.step) + record.offset
 
-    def geometry(entry: Impact):
-        found = contacts.find(time(entry.step, entry.offset), entry.before)
+    def geometry(time, contact, before: Phase, after: Phase):
+        found = contacts.find(time, before)
         order = jnp.arange(contacts.number, dtype=jnp.int32).reshape(contacts.shape)
-        single = found.single(entry.before, order == entry.contact, system.inertial)
-        impulse = single.impulse_between(entry.before, entry.after, system.inertial)
-        vectors = (single.position(entry.before), single.axes[2], impulse)
+        single = found.single(before, order == contact, system.inertial)
+        impulse = single.impulse_between(before, after, system.inertial)
+        vectors = (single.position(before), single.axes[2], impulse)
         return tuple(vector.array() for vector in vectors)
 
-    def time(step: Int[Array, ""], offset: Float[Array, ""]):
-        return grid.begin(step) + offset
-
-    position, normal, impulse = jax.vmap(geometry)(record)
+    # What is computed from empty slots is not used, but must be finite.
+    where_used = partial(jax.vmap(tree_where, in_axes=(0, 0, None)), used)
+    before, after = (where_used(phase, run.phase) for phase in (record.before, record.after))
+    position, normal, impulse = jax.vmap(geometry)(time, record.contact, before, after)
     paired = jnp.asarray(partners(world, contacts), jnp.int32)
     blank = lambda tree, empty: jax.tree.map(  # noqa: E731
         lambda leaf: jnp.where(used.reshape(-1, *[1] * (leaf.ndim - 1)), leaf, empty), tree
@@ -117,7 +117,7 @@ def _impacts(run: Run, n: int, grid: TimeGrid, system: System, world: World) -> 
     states = jax.vmap(partial(to_state, system, world))
     return Impacts(
         count=run.n_impacts,
-        time=blank(jax.vmap(time)(record.step, record.offset), jnp.inf),
+        time=blank(time, jnp.inf),
         pair=blank(paired[record.contact], -1),
         impulse=blank(impulse, 0.0),
         position=blank(position, 0.0),

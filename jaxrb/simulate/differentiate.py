@@ -2,9 +2,9 @@
 
 `advance` finds the flights and events of a trajectory; nothing is differentiated through its
 search. Here they are taken again from its log, without any search, by a `scan` that can be
-differentiated in both modes and that emits what is to be saved. As events are rare and cost
-more to differentiate than flights, the log cuts the trajectory into arcs of a few flights and
-at most one event. The work is done in blocks of about the square root of the number of arcs;
+differentiated in both modes and that fills the record of what is to be saved. As events are rare
+and cost more to differentiate than flights, the log cuts the trajectory into arcs of a few flights
+and at most one event. The work is done in blocks of about the square root of the number of arcs;
 reverse mode keeps the state at the start of each block and replays one block at a time, so
 its memory grows like that square root.
 """
@@ -29,21 +29,21 @@ from ..flows import AbstractFlow
 from ..math import tree_where
 from ..math.autodiff import keep_rule, sparse_jvp
 from ..math.materialize import compute_once, opaque_one
-from ..math.rarely import if_any
+from ..math.rarely import any_of_batch, if_any
 from .course import Course, Status
 from .events import AbstractEvents, Event, Mode, Resolution
 from .forward import forward, is_wanted
-from .log import WHOLE, Log
+from .log import WHOLE, Log, is_impact
 from .loop import advance
 from .method import Backend
-from .recorder import Flight, Outputs, SaveSpec, Times, collect
+from .recorder import Outputs, Record, SaveSpec, Times, outputs_of
 from .results import Code
 from .time_grid import TimeGrid
 from .trial import Plan
 
 
 class CheckpointLayout(NamedTuple):
-    """How the replay is laid out, and what it collects. Static."""
+    """How the replay is laid out. Static."""
 
     n_blocks: int
     arcs: int  # in a block; a world waits for the next block when it has flown them
@@ -59,11 +59,6 @@ class CheckpointLayout(NamedTuple):
         n_arcs = math.ceil(n_steps / flights) + max_impacts
         arcs = math.ceil(math.sqrt(n_arcs))
         return CheckpointLayout(math.ceil(n_arcs / arcs), arcs, flights)
-
-    @property
-    def steps(self) -> int:
-        """The most steps that a block can make."""
-        return self.arcs * self.flights
 
 
 class Program(NamedTuple):
@@ -87,13 +82,10 @@ class Scene(eqx.Module):
 def trajectory(
     program: Program, scene: Scene, course: Course, status: Status
 ) -> tuple[Course, Status, Outputs]:
-    """The end of a trajectory and what is collected along it, with derivatives.
+    """The end of a trajectory and what is kept of it, with derivatives.
 
-    Without derivatives, and with nothing to collect, it is the flat loop alone. Otherwise a world
+    Without derivatives, and with nothing to keep, it is the flat loop alone. Otherwise a world
     that has more impacts than the layout allows for ends with a result code.
-
-    Returns:
-        The course and the status at the end, and the outputs of all blocks, stacked.
     """
     plan, _, wanted, backend = program
     if is_wanted(backend, wanted, plan):
@@ -102,9 +94,8 @@ def trajectory(
     if not wanted.anything:
         course, status, *_ = advance(plan, scene.grid, scene.events, course, status)
         return course, status, Outputs(None, None)
-    found = _detect(program, scene, course, status)
-    end, outputs = _replay(program, found, scene, course)
-    return end, found.status, outputs
+    course, status, record = _recorded(program, scene, course, status)
+    return course, status, _outputs(program, scene, course, record)
 
 
 @partial(trajectory.defjvp, symbolic_zeros=True)
@@ -140,42 +131,83 @@ class _Found(eqx.Module):
     status: Status
 
 
+def _recorded(
+    program: Program, scene: Scene, course: Course, status: Status
+) -> tuple[Course, Status, Record]:
+    """A trajectory and its record.
+
+    Each block is flown again as soon as it is found, so that the log of one is all that is kept.
+    """
+
+    def needed(carry):
+        n, course, status, _ = carry
+        return (n < program.blocks.n_blocks) & any_of_batch(_unfinished(scene, course, status))
+
+    def block(carry):
+        n, course, status, record = carry
+        end, status, log = _detect_block(program, scene, course, status)
+        _, record = _fly_arcs(program, log, scene, course, record)
+        return n + 1, end, status, record
+
+    record = Record.empty(program.wanted, course)
+    carry = (jnp.zeros((), jnp.int32), course, status, record)
+    _, course, status, record = jax.lax.while_loop(needed, block, carry)
+    return course, _completed(scene, course, status), record
+
+
 def _detect(program: Program, scene: Scene, course: Course, status: Status) -> _Found:
     """The flights and events of a trajectory, block by block."""
-    plan, blocks, *_ = program
 
     def block(carry, _):
-        course, status = carry
-        log = Log.empty(blocks.arcs, blocks.flights, scene.events, course)
-        course, status, log, _ = advance(plan, scene.grid, scene.events, course, status, log)
-        assert log is not None
+        course, status, log = _detect_block(program, scene, *carry)
         return (course, status), (course, log)
 
     (course, status), (ends, log) = jax.lax.scan(
-        block, (course, status), None, length=blocks.n_blocks
+        block, (course, status), None, length=program.blocks.n_blocks
     )
-    unfinished = (status.code == Code.successful) & scene.grid.unfinished(course.step)
+    return _Found(ends, log, _completed(scene, course, status))
+
+
+def _detect_block(
+    program: Program, scene: Scene, course: Course, status: Status
+) -> tuple[Course, Status, Log]:
+    plan, blocks, *_ = program
+    log = Log.empty(blocks.arcs, blocks.flights, scene.events, course)
+    course, status, log, _ = advance(plan, scene.grid, scene.events, course, status, log)
+    assert log is not None
+    return course, status, log
+
+
+def _unfinished(scene: Scene, course: Course, status: Status) -> Bool[Array, ""]:
+    return (status.code == Code.successful) & scene.grid.unfinished(course.step)
+
+
+def _completed(scene: Scene, course: Course, status: Status) -> Status:
+    """The status at the end of all blocks."""
+    unfinished = _unfinished(scene, course, status)
     code = jnp.where(unfinished, jnp.int32(Code.max_impacts_reached), status.code)
-    return _Found(ends, log, dataclasses.replace(status, code=code))
+    return dataclasses.replace(status, code=code)
+
+
+def _outputs(program: Program, scene: Scene, end: Course, record: Record) -> Outputs:
+    scheme, wanted = program.plan.scheme, program.wanted
+    return outputs_of(record, wanted, scene.times, end, scheme, scene.grid, scene.events)
 
 
 def _replay(
     program: Program, found: _Found, scene: Scene, course: Course
 ) -> tuple[Course, Outputs]:
-    """The end of a trajectory that was found, and the outputs of all blocks, stacked."""
+    """The end of a trajectory that was found, and what is kept of it."""
 
     @partial(jax.checkpoint, prevent_cse=False)
     def block(carry, block):
-        course, saved = carry
+        course, record = carry
         end, log = block
-        course, outputs = _block(program, log, end, saved, scene, course)
-        if outputs.saved is not None:
-            saved = saved + jnp.sum(outputs.saved[0], dtype=jnp.int32)
-        return (course, saved), outputs
+        return _block(program, log, end, scene, course, record), None
 
-    carry = (course, jnp.zeros((), jnp.int32))
-    (course, _), outputs = jax.lax.scan(block, carry, (found.ends, found.log))
-    return course, outputs
+    carry = (course, Record.empty(program.wanted, course))
+    (course, record), _ = jax.lax.scan(block, carry, (found.ends, found.log))
+    return course, _outputs(program, scene, course, record)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))
@@ -183,39 +215,46 @@ def _block(
     program: Program,
     log: Log,
     end: Course,
-    saved: Int[Array, ""],
     scene: Scene,
     start: Course,
-) -> tuple[Course, Outputs]:
-    """The end of a block, which is known, and what is collected in it."""
+    record: Record,
+) -> tuple[Course, Record]:
+    """The end of a block, which is known, and the record up to there."""
     if not program.wanted.anything:
-        return end, Outputs(None, None)
-    return end, _fly_block(program, log, saved, scene, start)[1]
+        return end, record
+    return end, _fly_block(program, log, scene, start, record)[1]
 
 
 @partial(_block.defjvp, symbolic_zeros=True)
 def _(program, primals, tangents):
-    log, _, saved, scene, start = primals
-    *_, dscene, dstart = tangents
+    log, _, *arguments = primals
+    _, _, *directions = tangents
     primal_out = keep_rule(partial(_block, program))(*primals)
     _, tangent_out = sparse_jvp(
-        partial(_fly_block, program, log, saved), (scene, start), (dscene, dstart)
+        partial(_fly_block, program, log), tuple(arguments), tuple(directions)
     )
     return primal_out, tangent_out
 
 
 def _fly_block(
-    program: Program, log: Log, saved: Int[Array, ""], scene: Scene, start: Course
-) -> tuple[Course, Outputs]:
+    program: Program, log: Log, scene: Scene, start: Course, record: Record
+) -> tuple[Course, Record]:
     """Integrates the arcs of a block from its log; a block that no world needs is free."""
+
+    def nothing(log: Log, scene: Scene, start: Course, record: Record):
+        return start, record
+
+    # What reverse mode keeps of it would pass through the branches, which would copy it.
+    fly = jax.checkpoint(partial(_fly_arcs, program), prevent_cse=False)
+    return if_any(jnp.any(log.flights > 0), fly, nothing, log, scene, start, record)
+
+
+def _fly_arcs(
+    program: Program, log: Log, scene: Scene, start: Course, record: Record
+) -> tuple[Course, Record]:
+    """The arcs of a block, from its log."""
     scheme, wanted, limit = program.plan.scheme, program.wanted, program.blocks.flights
     grid, events = scene.grid, scene.events
-
-    def seen(course: Course, flown, event, duration):
-        if not wanted.anything:
-            return None
-        begin = grid.size(course.step) - course.remaining
-        return Flight(flown, event, course.step, begin, duration, course.phase, course.mode)
 
     @partial(jax.checkpoint, prevent_cse=False)
     def fly_step(course: Course, flown):
@@ -226,8 +265,7 @@ def _fly_block(
         step = course.step + 1
         work = _sum(course.work, flown_to.work)
         following = Course(flown_to.phase, flown_to.mode, grid.size(step), step, work)
-        no_event = jnp.zeros_like(flown)
-        return tree_where(flown, following, course), seen(course, flown, no_event, course.remaining)
+        return tree_where(flown, following, course)
 
     @partial(jax.checkpoint, prevent_cse=False)
     def fly_last(course: Course, flown, duration, logged: _Logged):
@@ -238,47 +276,37 @@ def _fly_block(
         step = jnp.where(within, course.step, course.step + 1)
         left = jnp.where(within, course.remaining - end.duration, grid.size(step))
         following = Course(end.after, end.mode, left, step, _sum(course.work, end.work))
-        struck = (end.before, end.after) if wanted.impacts else None
-        return tree_where(flown, following, course), (
-            seen(course, flown, within, end.duration),
-            struck,
-        )
+        struck = (end.duration, end.before, end.after) if wanted.impacts else None
+        return tree_where(flown, following, course), struck
 
-    def arc(course: Course, entry):
-        flights, duration, logged = entry
+    def step(carry, flown):
+        course, record = carry
+        record = record.with_flight(wanted, scene.times, grid, course, flown)
+        return (fly_step(course, flown), record), None
+
+    def arc(carry, entry):
+        flights, duration, number, resolution, mode = entry
+        logged = _Logged(number.astype(jnp.int32), resolution, mode)
         ended = logged.within_step | (flights == limit)
-        steps = None
         if limit > 1:
-            order = jnp.arange(limit - 1, dtype=jnp.int32)
-            whole = order < flights - ended.astype(jnp.int32)
-            course, steps = jax.lax.scan(fly_step, course, whole)
-        course, (last, struck) = fly_last(course, ended, duration, logged)
-        return course, (steps, last, struck)
+            order = jnp.arange(limit - 1, dtype=flights.dtype)
+            carry, _ = jax.lax.scan(step, carry, order < flights - ended.astype(flights.dtype))
+        start, record = carry
+        course, struck = fly_last(start, ended, duration, logged)
+        following = grid.size(start.step) - course.remaining
+        until = jnp.where(logged.within_step, following, jnp.inf)
+        record = record.with_flight(wanted, scene.times, grid, start, ended, until)
+        if struck is not None:
+            offset = grid.size(start.step) - start.remaining + struck[0]
+            impact = (start.step, offset, logged.number >> 2, *struck[1:])
+            record = record.with_impact(is_impact(logged.number), *impact)
+        return (course, record), None
 
-    def arcs(start: Course, entries):
-        return jax.lax.scan(arc, start, entries)
-
-    def nothing(course: Course, entries):
-        like = jax.eval_shape(arcs, course, entries)[1]
-        steps, last, struck = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
-        return course, (_at(course, steps), _at(course, last), struck)
-
-    entries = (log.flights, log.duration, _Logged(log.event, log.resolution, log.mode))
-    end, flown = if_any(jnp.any(log.flights > 0), arcs, nothing, start, entries)
-    outputs = Outputs(None, None)
-    if wanted.anything:
-        outputs = collect(wanted, scene.times, scheme, log, saved, flown, grid, events)
-    return end, outputs
-
-
-def _at(course: Course, flights: Flight | None) -> Flight | None:
-    """Flights that are not flown, at a state: zeros are none, and slots for times that are not met
-    fly from there, with derivatives that would be NaN."""
-    if flights is None:
-        return None
-    phase = jax.lax.stop_gradient(course.phase)
-    phase = jax.tree.map(lambda a, like: jnp.broadcast_to(a, like.shape), phase, flights.phase)
-    return dataclasses.replace(flights, phase=phase)
+    if limit > 1:  # of a block reverse mode then keeps where arcs begin, not where flights do
+        arc = jax.checkpoint(arc, prevent_cse=False)
+    entries = (log.flights, log.duration, log.event, log.resolution, log.mode)
+    carry, _ = jax.lax.scan(arc, (start, record), entries)
+    return carry
 
 
 class _Logged(NamedTuple):

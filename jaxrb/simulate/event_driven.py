@@ -207,9 +207,6 @@ class EventDriven(AbstractMethod):
     def _name(self) -> str:
         return "dt=None" if self.dt is None else 'detect="proved"'
 
-    def window(self, world, capacity):
-        return self._blocks(len(world.bodies), capacity, self._remembers(world)).steps
-
     def run(self, system, phase, code, grid, times, wanted, progress=False, backend="xla"):
         n_bodies = phase.position.x.shape[0]
         plan = Plan(

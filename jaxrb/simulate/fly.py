@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import jax
 from jaxtyping import Array, Int
 
 from ..bodies import Phase
@@ -42,7 +41,6 @@ def fly(
     status = Status.start(code, start.remaining)
     program, scene = Program(plan, layout, wanted, backend), Scene(grid, events, times)
     end, status, outputs = trajectory(program, scene, start, status)
-    outputs = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), outputs)
     time = end.time(grid)
     return Run(
         phase=end.phase,

@@ -39,7 +39,7 @@ def forward(
     course: Course,
     status: Status,
 ) -> tuple[Course, Status, Outputs]:
-    """The end of a trajectory and the states at the times to save, as a block that holds all."""
+    """The end of a trajectory and the states at the times to save."""
     forced = backend == "kernel"
 
     def to_save(grid, events, course, status, step, offset):
@@ -68,6 +68,6 @@ def forward(
             return (course, status), kept
 
         (course, status), kept = jax.lax.scan(save, (course, status), (times.step, times.offset))
-        saved = tuple(jax.tree.map(lambda leaf: leaf[None], kept))
+        saved = tuple(kept)
     (course, status), kernel = as_kernel(to_end, grid, events, course, status, on_cpu=forced)
     return course, dataclasses.replace(status, kernel=kernel), Outputs(saved, None)

@@ -7,6 +7,7 @@ import dataclasses
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from .course import Course
@@ -27,41 +28,36 @@ class Log(eqx.Module):
 
     limit: int = eqx.field(static=True)  # of flights in an arc
     arc: Int[Array, ""]  # index of the arc being flown; n_arcs when all have been
-    flights: Int[Array, " n_arcs"]  # flown in each
+    flights: Int[Array, " n_arcs"]  # flown in each; of the smallest type that holds the limit
     duration: Float[Array, " n_arcs"]  # of the flight that ended before its step [s]
-    event: Int[Array, " n_arcs"]  # `Event.number`; `WHOLE` or `PART` without one
+    event: Int[Array, " n_arcs"]  # `Event.number`; `WHOLE` or `PART` without one; likewise
     resolution: Resolution  # of the event, where it is searched for; leading axis n_arcs
     mode: Mode  # at the end of each arc, where that is remembered; leading axis n_arcs
 
     @staticmethod
     def empty(n_arcs: int, limit: int, events: AbstractEvents, course: Course) -> Log:
         """A log in which nothing is written; its durations have the dtype of the course."""
-        none, zero = jnp.zeros(n_arcs, jnp.int32), jnp.zeros(n_arcs, course.remaining.dtype)
+        zero = jnp.zeros(n_arcs, course.remaining.dtype)
+        contacts = jax.eval_shape(events.contacts, course.remaining, course.phase)
+        n_contacts = 1 if contacts is None else contacts.gap.size
+        # Reverse mode keeps the log of the whole trajectory.
+        flights = jnp.zeros(n_arcs, _integer(limit))
+        number = jnp.full(n_arcs, WHOLE, _integer(4 * n_contacts))
         like = jax.eval_shape(lambda course: resolve_nothing(events, course), course)[0]
         mode = course.mode if events.remembers else None
         resolution, mode = jax.tree.map(
             lambda leaf: jnp.zeros((n_arcs, *leaf.shape), leaf.dtype), (like, mode)
         )
-        return Log(limit, none[0], none, zero, none + WHOLE, resolution, mode)
+        return Log(limit, jnp.zeros((), jnp.int32), flights, zero, number, resolution, mode)
 
     def full(self) -> Bool[Array, ""]:
         return self.arc >= self.flights.shape[0]
-
-    @property
-    def impacts(self) -> Bool[Array, " n_arcs"]:
-        """Which arcs end with an impact."""
-        return (self.event >= 0) & (self.event & 3 != Kind.RELEASE)
-
-    @property
-    def contact(self) -> Int[Array, " n_arcs"]:
-        """The index of the contact of each event."""
-        return self.event >> 2
 
     def write(self, case: Case, duration: Float[Array, ""], event: Event, mode: Mode) -> Log:
         """The log after an iteration. Each slot is written by comparison: a scatter would leave
         the loop's fused kernels."""
         here = (jnp.arange(self.flights.shape[0], dtype=jnp.int32) == self.arc) & case.accept
-        flights = self.flights + here.astype(jnp.int32)
+        flights = self.flights + here.astype(self.flights.dtype)
         ends = case.event | case.part
         before_step = here & ends
         ended = jnp.any(here & (ends | (flights == self.limit)))
@@ -71,7 +67,7 @@ class Log(eqx.Module):
             self.arc + ended.astype(jnp.int32),
             flights,
             jnp.where(before_step, duration, self.duration),
-            jnp.where(before_step, number, self.event),
+            jnp.where(before_step, number.astype(self.event.dtype), self.event),
             self.resolution,
             None if self.mode is None else _written(here, self.mode, mode),
         )
@@ -85,6 +81,16 @@ class Log(eqx.Module):
             resolution=_written(here, self.resolution, resolution),
             mode=None if self.mode is None else _written(here, self.mode, mode),
         )
+
+
+def is_impact(number: Int[Array, "..."]) -> Bool[Array, "..."]:
+    """Whether what the log has as the number of an event is an impact."""
+    return (number >= 0) & (number & 3 != Kind.RELEASE)
+
+
+def _integer(most: int) -> np.dtype:
+    """The smallest type of integers that holds so much."""
+    return next(np.dtype(t) for t in ("int8", "int16", "int32") if most <= np.iinfo(t).max)
 
 
 def _written(here: Bool[Array, " n_arcs"], old, new):

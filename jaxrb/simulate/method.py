@@ -32,8 +32,9 @@ class Run(NamedTuple):
     kernel: Bool[Array, ""]  # whether it ran as one kernel
     work: Float[Array, ""] | None  # of loads without a potential [J]
     zeno_time: Float[Array, " n_bodies"]
-    saved: tuple[Bool[Array, " entries"], Phase] | None  # at the times to save, in order
-    impacts: Impact | None  # leading axis over entries
+    # At the times to save: which were passed before the end, and the phases there.
+    saved: tuple[Bool[Array, " n"], Phase] | None
+    impacts: Impact | None
 
 
 class AbstractMethod(eqx.Module):
@@ -72,10 +73,6 @@ class AbstractMethod(eqx.Module):
     @abc.abstractmethod
     def events(self, system: System, dt: Float[Array, ""]) -> AbstractEvents:
         """The events of a world, in steps of a size [s]."""
-
-    @abc.abstractmethod
-    def window(self, world: World, capacity: int) -> int:
-        """The most steps within which times to save are looked for together."""
 
     @abc.abstractmethod
     def run(

@@ -174,9 +174,6 @@ class MoreauJean(AbstractMethod):
         closed = _CLOSED if self.tolerance is None else self.tolerance
         return SteppedContacts(system, self._scheme, closed)
 
-    def window(self, world, capacity):
-        return self._layout(capacity).steps
-
     def run(self, system, phase, code, grid, times, wanted, progress=False, backend="xla"):
         plan = Plan(self.flight, EndOfStep(), 1, zeno_ends=True, progress=progress)
         events = self.events(system, grid.dt)

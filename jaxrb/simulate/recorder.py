@@ -1,12 +1,14 @@
-"""Collects the states of a trajectory at some times, and its impacts.
+"""Keeps the states of a trajectory at some times, and its impacts.
 
-The replay flies a trajectory in blocks; here the flights of one block are searched for what is
-wanted. How much that is depends on the trajectory: each block has room for as much as it can
-meet, and `compact` takes what was met out of all of them.
+There is a slot for each of the times and for each impact that is asked for. The replay, which flies
+a trajectory flight by flight, fills them as it comes by: nothing else is kept, so that memory is
+that of the result.
 """
 
 from __future__ import annotations
 
+import dataclasses
+from functools import partial
 from typing import NamedTuple
 
 import equinox as eqx
@@ -16,155 +18,212 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ..bodies import Phase
 from ..flows import AbstractFlow
+from ..math import tree_where
+from ..math.materialize import compute_once, opaque_one
+from .course import Course
 from .events import AbstractEvents, Mode
-from .log import Log
 from .time_grid import TimeGrid
 
 
 class SaveSpec(NamedTuple):
     """The static choice of what to keep."""
 
-    times: int  # how many times to save, at most, fall into one block
-    within: bool  # whether some fall between the ends of steps
-    impacts: bool
+    times: int  # how many times to save; 0 if there is only the end
+    most: int  # of them that fall into one step
+    within: bool  # whether some fall between the ends of steps, or several into one
+    impacts: int  # room for so many
 
     @property
     def anything(self) -> bool:
-        return self.times > 0 or self.impacts
+        return self.times > 0 or self.impacts > 0
 
 
 class Times(eqx.Module):
-    """The times to save; those at the end of the trajectory fall into no step of it."""
+    """The times to save, sorted; those at the end of the trajectory fall into no step of it."""
 
     step: Int[Array, " n"]  # in which they fall,
     offset: Float[Array, " n"]  # and how far into it [s]
 
+    def before(self, step: Int[Array, ""], offset: Float[Array, ""]) -> Bool[Array, " n"]:
+        """Which of them are earlier than so far into a step."""
+        return (self.step < step) | ((self.step == step) & (self.offset < offset))
+
+
+class Saves(eqx.Module):
+    """The starts of the flights in which the times to save fall; leading axis over the times.
+
+    Of several times in one flight the first alone has its slot filled; empty slots hold zeros.
+    """
+
+    passed: Int[Array, ""]  # how many of the times are earlier than the last flight
+    phase: Phase
+    # Where states are asked for between the ends of steps:
+    filled: Bool[Array, " n"] | None
+    begin: Float[Array, " n"] | None  # since the start of the step [s]
+    mode: Mode
+
 
 class Impact(eqx.Module):
-    """Impacts along a trajectory; in a block, arrays have a leading axis over its arcs."""
+    """Impacts along a trajectory, in order; leading axis over the slots."""
 
-    valid: Bool[Array, ""]
-    step: Int[Array, ""]
-    offset: Float[Array, ""]  # time since the start of the step [s]
-    contact: Int[Array, ""]
+    count: Int[Array, ""]  # in all; further slots hold zeros
+    step: Int[Array, " n"]
+    offset: Float[Array, " n"]  # time since the start of the step [s]
+    contact: Int[Array, " n"]
     before: Phase
     after: Phase
 
 
 class Outputs(eqx.Module):
-    """The outputs of one block: the states at the times to save, and the impacts."""
+    """The states at the times to save, where they were reached, and the impacts."""
 
-    saved: tuple[Bool[Array, " saves"], Phase] | None
+    saved: tuple[Bool[Array, " n"], Phase] | None
     impacts: Impact | None
 
 
-class Flight(eqx.Module):
-    """A flight that may be looked at."""
+class Record(eqx.Module):
+    """What is kept of a trajectory as it is flown."""
 
-    flown: Bool[Array, ""]  # or skipped
-    event: Bool[Array, ""]  # whether it ended before its step
-    step: Int[Array, ""]
-    begin: Float[Array, ""]  # since the start of the step [s]
-    duration: Float[Array, ""]  # [s]
-    phase: Phase  # at its start
-    mode: Mode
+    saves: Saves | None
+    impacts: Impact | None
+
+    @staticmethod
+    def empty(wanted: SaveSpec, start: Course) -> Record:
+        """A record in which nothing is kept yet."""
+        start = jax.lax.stop_gradient(start)
+        none, zero = jnp.zeros((), jnp.int32), jnp.zeros_like(start.remaining)
+
+        def slots(tree, n: int):
+            return jax.tree.map(lambda leaf: jnp.zeros((n, *leaf.shape), leaf.dtype), tree)
+
+        saves = impacts = None
+        if n := wanted.times:
+            within = (none.astype(bool), zero, start.mode) if wanted.within else (None, None, None)
+            saves = Saves(none, *slots((start.phase, *within), n))
+        if n := wanted.impacts:
+            impacts = Impact(none, *slots((none, zero, none, start.phase, start.phase), n))
+        return Record(saves, impacts)
+
+    def with_flight(
+        self,
+        wanted: SaveSpec,
+        times: Times,
+        grid: TimeGrid,
+        start: Course,
+        flown: Bool[Array, ""],
+        until: Float[Array, ""] | None = None,
+    ) -> Record:
+        """The record after a flight.
+
+        Args:
+            wanted, times, grid: what to keep.
+            start: of the flight.
+            flown: whether it is flown.
+            until: when it ends, since the start of the step [s]; None if with the step.
+        """
+        saves = self.saves
+        if saves is None:
+            return self
+        begin = grid.size(start.step) - start.remaining
+        passed = _passed(times, wanted.most, saves.passed, start.step, begin)
+        first = jnp.minimum(passed, wanted.times - 1)
+        here = flown & (passed < wanted.times) & (times.step[first] == start.step)
+        if until is not None:
+            here &= times.offset[first] < until
+        slot = jnp.where(here, first, wanted.times)
+        within = (here, begin, start.mode) if wanted.within else (None, None, None)
+        old = (saves.phase, saves.filled, saves.begin, saves.mode)
+        kept = _filled(old, slot, (start.phase, *within))
+        return dataclasses.replace(self, saves=Saves(passed, *kept))
+
+    def with_impact(
+        self,
+        happens: Bool[Array, ""],
+        step: Int[Array, ""],
+        offset: Float[Array, ""],
+        contact: Int[Array, ""],
+        before: Phase,
+        after: Phase,
+    ) -> Record:
+        """The record after an impact, if it happens: kept if there is room."""
+        impacts = self.impacts
+        if impacts is None:
+            return self
+        slot = jnp.where(happens, impacts.count, impacts.step.shape[0])
+        old = (impacts.step, impacts.offset, impacts.contact, impacts.before, impacts.after)
+        kept = _filled(old, slot, (step, offset, contact, before, after))
+        count = impacts.count + happens.astype(jnp.int32)
+        return dataclasses.replace(self, impacts=Impact(count, *kept))
 
 
-def collect(
+def _passed(
+    times: Times,
+    most: int,
+    passed: Int[Array, ""],
+    step: Int[Array, ""],
+    offset: Float[Array, ""],
+) -> Int[Array, ""]:
+    """How many times are earlier than a flight: `passed` by bisection, and at most `most` more."""
+    n = times.step.shape[0]
+    for bit in reversed(range(most.bit_length())):
+        ahead = passed + ((1 << bit) - 1)
+        at = jnp.minimum(ahead, n - 1)
+        earlier = Times(times.step[at], times.offset[at]).before(step, offset)
+        further = (ahead < n) & earlier
+        passed = passed + jnp.where(further, jnp.int32(1 << bit), 0)
+        if bit:  # all that is kept depends on it; floats count exactly as far as memory goes
+            number = passed.astype(offset.dtype)
+            passed = compute_once(number, opaque_one(passed, number.dtype)).astype(jnp.int32)
+    return passed
+
+
+def _filled(tree, slot: Int[Array, ""], values):
+    """Arrays with one slot filled; with none where there is no such slot.
+
+    Loops carry the arrays, which are written in place. A slot is filled once: adding to its zeros
+    is the same as setting it, but leaves the derivative of the array as it is in reverse mode.
+    """
+
+    def filled(leaf, value):
+        at = leaf.at[slot]
+        fill = at.set if leaf.dtype == bool else at.add
+        return fill(value, mode="drop", unique_indices=True, indices_are_sorted=True)
+
+    return jax.tree.map(filled, tree, values)
+
+
+def outputs_of(
+    record: Record,
     wanted: SaveSpec,
     times: Times,
+    end: Course,
     scheme: AbstractFlow,
-    log: Log,
-    saved: Int[Array, ""],
-    flown: tuple,
     grid: TimeGrid,
     events: AbstractEvents,
 ) -> Outputs:
-    """Picks what is wanted out of the flights of a block.
+    """What is kept of a trajectory that has come to its end."""
+    saves = record.saves
+    if saves is None:
+        return Outputs(None, record.impacts)
+    met = times.before(end.step, grid.size(end.step) - end.remaining)
+    if not wanted.within:
+        return Outputs((met, saves.phase), record.impacts)
+    kept = (saves.phase, saves.begin, saves.mode)
+    if wanted.most > 1:
+        # Times without a slot of their own fall into the flight of the last that has one.
+        assert saves.filled is not None
+        order = jnp.arange(wanted.times, dtype=jnp.int32)
+        own = jax.lax.cummax(jnp.where(saves.filled, order, 0))
+        kept = jax.tree.map(lambda leaf: leaf[own], kept)
+    # What is computed from empty slots is not used, but must be finite.
+    where_met = partial(jax.vmap(tree_where, in_axes=(0, 0, None)), met)
+    phase, begin, mode = where_met(kept, (end.phase, jnp.zeros_like(end.remaining), end.mode))
+    assert begin is not None
 
-    Args:
-        wanted: what to keep.
-        times: to save.
-        scheme: of the flights.
-        log: of the block.
-        saved: how many of the times to save earlier blocks have met.
-        flown: of each arc the flights to the ends of steps, and the last one; with the phases
-            before and after its impact, if impacts are wanted.
-        grid: the steps.
-        events: of the world.
-    """
-    steps, last, struck = flown
-    saves = impacts = None
-    if wanted.times:
-        # One sequence: of each arc the flights to the ends of steps, then the last.
-        flights = (
-            last
-            if steps is None
-            else jax.tree.map(
-                lambda a, b: jax.lax.collapse(jnp.concatenate([a, b[:, None]], axis=1), 0, 2),
-                steps,
-                last,
-            )
-        )
-        saves = _states_to_save(wanted, times, scheme, saved, flights, grid, events)
-    if wanted.impacts:
-        before, after = struck
-        time = last.begin + last.duration
-        impacts = Impact(log.impacts, last.step, time, log.contact, before, after)
-    return Outputs(saves, impacts)
+    @jax.checkpoint
+    def partway(step, begin, elapsed, phase, mode):
+        return events.flow(scheme, grid.begin(step) + begin, elapsed, phase, mode).phase
 
-
-def _states_to_save(
-    wanted: SaveSpec,
-    times: Times,
-    scheme: AbstractFlow,
-    saved: Int[Array, ""],
-    flights: Flight,
-    grid: TimeGrid,
-    events: AbstractEvents,
-):
-    """Which of the times to save, from number `saved` on, fall into a block; the states."""
-    n = times.step.shape[0]
-    number = saved + jnp.arange(wanted.times, dtype=jnp.int32)
-    clipped = jnp.minimum(number, n - 1)
-    in_step, offset = times.step[clipped], times.offset[clipped]
-
-    # The flight in which a time falls is the last that begins before it. What earlier blocks
-    # did not save falls after the start of this one, whatever round-off says.
-    index = jnp.arange(flights.flown.shape[0], dtype=jnp.int32)
-    flown = jnp.where(flights.flown, index, -1)
-    first, last = jnp.argmax(flights.flown).astype(jnp.int32), jnp.max(flown)
-
-    def flight_of(step, offset):
-        begun = (flights.begin <= offset) | (index == first)
-        return jnp.max(jnp.where((flights.step == step) & begun, flown, -1))
-
-    at = jax.vmap(flight_of)(in_step, offset)
-    found = at >= 0
-    at = jnp.maximum(at, 0)
-    flight = jax.tree.map(lambda leaf: leaf[at], flights)
-    # An event at the end of the block leaves the rest of its step to the next one.
-    cut = (at == last) & flight.event & (offset >= flight.begin + flight.duration)
-    valid = found & (number < n) & ~cut
-
-    state = flight.phase
-    if wanted.within:
-
-        def partway(t, duration, phase, mode):
-            return events.flow(scheme, t, duration, phase, mode).phase
-
-        elapsed = jnp.where(valid, jnp.maximum(offset - flight.begin, 0.0), 0.0)
-        begin = jax.vmap(grid.begin)(flight.step) + flight.begin
-        state = jax.vmap(partway)(begin, elapsed, state, flight.mode)
-    return valid, state
-
-
-def compact(valid: Bool[Array, " entries"], entries, n: int):
-    """The first n valid ones of a sequence of entries, and how many there are.
-
-    Slots beyond hold an arbitrary entry.
-    """
-    rank = jnp.cumsum(valid, dtype=jnp.int32)
-    at = jnp.searchsorted(rank, jnp.arange(1, n + 1, dtype=jnp.int32))
-    at = jnp.minimum(at, valid.shape[0] - 1)
-    return jax.tree.map(lambda leaf: leaf[at], entries), rank[-1]
+    elapsed = jnp.where(met, jnp.maximum(times.offset - begin, 0.0), 0.0)
+    phase = jax.vmap(partway)(times.step, begin, elapsed, phase, mode)
+    return Outputs((met, phase), record.impacts)

@@ -35,19 +35,18 @@ class Schedule(NamedTuple):
     used: int | None
 
 
-def schedule(save: SaveAt, t0: Any, t1: Any, dt: Any, grid: TimeGrid, window: int) -> Schedule:
+def schedule(save: SaveAt, t0: Any, t1: Any, dt: Any, grid: TimeGrid) -> Schedule:
     """When to save on a grid of times.
 
     Args:
         save: what is asked for.
         t0, t1, dt: numbers or traced [s].
         grid: the steps between them.
-        window: the most steps within which times are looked for together.
 
     Raises:
         ValueError: if known times are not sorted or not between t0 and t1.
     """
-    impacts = save.impacts > 0
+    impacts = save.impacts
     if save.spacing is not None and dt is not None:
         raise ValueError("SaveAt.spacing belongs to continuous time: with dt the steps are of it.")
     if dt is None and save.every is not None:
@@ -55,12 +54,12 @@ def schedule(save: SaveAt, t0: Any, t1: Any, dt: Any, grid: TimeGrid, window: in
     if save.ts is not None:
         if dt is None:
             return _in_one_step(save.ts, t0, t1, grid, impacts)
-        return _at_times(save.ts, t0, t1, dt, grid, window, impacts)
+        return _at_times(save.ts, t0, t1, dt, grid, impacts)
     end = jnp.asarray(t1, grid.t0.dtype)[None]
     last = jnp.asarray(grid.n_steps)[None]
     if save.every is None:
         times = Times(last, jnp.zeros_like(end))
-        return Schedule(end, times, jnp.ones((), bool), SaveSpec(0, False, impacts), 1)
+        return Schedule(end, times, jnp.ones((), bool), SaveSpec(0, 1, False, impacts), 1)
     every = save.every
     step = jnp.arange(0, grid.capacity, every, dtype=jnp.int32)
     along = step < grid.n_steps
@@ -72,12 +71,12 @@ def schedule(save: SaveAt, t0: Any, t1: Any, dt: Any, grid: TimeGrid, window: in
         jnp.concatenate([ts, end]),
         Times(step, jnp.zeros_like(step, grid.dt.dtype)),
         jnp.ones((), bool),
-        SaveSpec(min(window // every + 1, step.size), False, impacts),
+        SaveSpec(step.size, 1, False, impacts),
         used,
     )
 
 
-def _spaced(save: SaveAt, t0, t1, grid: TimeGrid, impacts: bool) -> Schedule:
+def _spaced(save: SaveAt, t0, t1, grid: TimeGrid, impacts: int) -> Schedule:
     """Times at a spacing, in continuous time.
 
     Raises:
@@ -100,13 +99,13 @@ def _spaced(save: SaveAt, t0, t1, grid: TimeGrid, impacts: bool) -> Schedule:
     return _in_one_step(ts, t0, t1, grid, impacts)
 
 
-def _in_one_step(ts, t0, t1, grid: TimeGrid, impacts: bool) -> Schedule:
+def _in_one_step(ts, t0, t1, grid: TimeGrid, impacts: int) -> Schedule:
     """Times in continuous time, of which all but the last are within the one step."""
     ts, t0, t1, dtype, in_order = _checked(ts, t0, t1, 0.0, grid)
     xp = np if isinstance(ts, np.ndarray) else jnp
     step = xp.where(ts >= t1, grid.n_steps, np.int32(0))
     times = Times(jnp.asarray(step), jnp.asarray(ts - t0, dtype))
-    spec = SaveSpec(int(ts.size), True, impacts)
+    spec = SaveSpec(int(ts.size), int(ts.size), True, impacts)
     return Schedule(jnp.asarray(ts, dtype), times, jnp.asarray(in_order), spec, int(ts.size))
 
 
@@ -129,7 +128,7 @@ def _checked(ts, t0, t1, slack, grid: TimeGrid):
     return xp.clip(ts, t0, t1), t0, t1, grid.t0.dtype, in_order
 
 
-def _at_times(ts, t0, t1, dt, grid: TimeGrid, window: int, impacts: bool) -> Schedule:
+def _at_times(ts, t0, t1, dt, grid: TimeGrid, impacts: int) -> Schedule:
     known = all(known_time(number) is not None for number in (ts, t0, t1, dt))
     xp = np if known else jnp
     dtype = np.float64 if known else grid.t0.dtype
@@ -144,12 +143,12 @@ def _at_times(ts, t0, t1, dt, grid: TimeGrid, window: int, impacts: bool) -> Sch
     step = xp.where(at_end, grid.n_steps, step.astype(np.int32))
     most, within = ts.size, True
     if known:
-        first = np.searchsorted(step, step)
-        last = np.searchsorted(step, step + window, side="right")
-        most = min(rounded_up(int((last - first).max())), ts.size)
-        within = bool(offset[~at_end].any())
+        along = step[~at_end]
+        first = np.searchsorted(along, along)
+        last = np.searchsorted(along, along, side="right")
+        most = rounded_up(int((last - first).max(initial=1)))
+        within = most > 1 or bool(offset[~at_end].any())
     to = lambda array: jnp.asarray(array, grid.t0.dtype)  # noqa: E731
     times = Times(jnp.asarray(step), to(offset))
-    return Schedule(
-        to(ts), times, jnp.asarray(in_order), SaveSpec(most, within, impacts), int(ts.size)
-    )
+    spec = SaveSpec(int(ts.size), most, within, impacts)
+    return Schedule(to(ts), times, jnp.asarray(in_order), spec, int(ts.size))

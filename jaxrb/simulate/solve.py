@@ -151,8 +151,7 @@ class Task(NamedTuple):
             )
         save = SaveAt(final=True) if save is None else save
         grid = TimeGrid.of(t0, t1, method.dt, max_steps, state.position.dtype)
-        window = method.window(world, grid.capacity)
-        when = schedule(save, t0, t1, method.dt, grid, window)
+        when = schedule(save, t0, t1, method.dt, grid)
         given, rest = eqx.partition(args, eqx.is_array_like)
         leaves, structure = jax.tree.flatten(rest)
         return Task(
