@@ -55,11 +55,11 @@ def schedule(save: SaveAt, t0: Any, t1: Any, dt: Any, grid: TimeGrid) -> Schedul
         if dt is None:
             return _in_one_step(save.ts, t0, t1, grid, impacts)
         return _at_times(save.ts, t0, t1, dt, grid, impacts)
-    end = jnp.asarray(t1, grid.t0.dtype)[None]
-    last = jnp.asarray(grid.n_steps)[None]
+    xp: Any = np if isinstance(grid.n_steps, np.ndarray) else jnp
+    end, last = xp.reshape(grid.t1, (1,)), xp.reshape(grid.n_steps, (1,))
     if save.every is None:
-        times = Times(last, jnp.zeros_like(end))
-        return Schedule(end, times, jnp.ones((), bool), SaveSpec(0, 1, False, impacts), 1)
+        times = Times(last, xp.zeros_like(end))
+        return Schedule(end, times, xp.ones((), bool), SaveSpec(0, 1, False, impacts), 1)
     every = save.every
     step = jnp.arange(0, grid.capacity, every, dtype=jnp.int32)
     along = step < grid.n_steps

@@ -64,7 +64,8 @@ class TimeGrid(eqx.Module):
             capacity = rounded_up(math.ceil((end - begin) / step * (1 - slack) - slack))
         else:
             capacity = positive_count(max_steps, "max_steps")
-        times = (jnp.asarray(number, dtype) for number in (t0, t1, dt, last_dt))
+        # Known ones stay with NumPy: JAX would take longer for them than short runs do.
+        times = (xp.asarray(number, dtype) for number in (t0, t1, dt, last_dt))
         n_steps = xp.asarray(n_steps, np.int32)
         t0, t1, dt, last_dt = times
         return TimeGrid(t0, t1, dt, last_dt, n_steps, capacity)
