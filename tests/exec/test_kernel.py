@@ -88,6 +88,49 @@ def test_integers():
     check(function, a.astype(jnp.int32), b.astype(jnp.int32))
 
 
+def test_integers_beyond_what_division_and_conversion_can():
+    """By zero, the least by -1, and floating numbers that are no integers: as XLA has them. In C
+    the first two would end the process, and of the others C does not say what they are."""
+    least = np.iinfo(np.int32).min
+    a = jnp.asarray([7, -7, least, least, 0, 5], jnp.int32)
+    b = jnp.asarray([0, 0, -1, 0, 0, -1], jnp.int32)
+
+    def function(a, b):
+        return jax.lax.div(a, b), jax.lax.rem(a, b), -a, a * a, a + a
+
+    check(function, a, b)
+    wild = jnp.asarray([np.nan, np.inf, -np.inf, 1e30, -1e30, 2147483647.5, -2147483649.0, 3.99])
+
+    def to_integers(x):
+        return x.astype(jnp.int32), x.astype(jnp.int64), x.astype(jnp.int8), x.astype(bool)
+
+    check(to_integers, wild)
+    check(to_integers, wild.astype(jnp.float32))
+
+
+def test_constants_are_folded_as_they_would_be_computed():
+    """What is known when a kernel is written goes the way of what is not. By hand, as XLA's own
+    evaluator of constants ends the process at the least integer by -1."""
+    least = np.int32(np.iinfo(np.int32).min)
+    pairs = [(7, 2), (-7, 2), (7, -2), (7, 0), (-7, 0), (least, -1), (least, 0)]
+
+    wild = jnp.asarray([np.nan, np.inf, -1e30, -2.7])
+
+    def known(_):
+        pair = lambda f: [f(np.int32(a), np.int32(b)) for a, b in pairs]  # noqa: E731
+        return pair(jax.lax.div), pair(jax.lax.rem), wild.astype(jnp.int32)
+
+    quotients, remainders, integers = as_lanes(known, jnp.zeros(1))
+    assert [int(q[0]) for q in quotients] == [3, -3, -3, -1, -1, least, -1]
+    assert [int(r[0]) for r in remainders] == [1, -1, 1, 7, -7, 0, least]
+    assert integers.tolist() == [[0, 2**31 - 1, -(2**31), -2]]
+
+
+def test_extremes_among_numbers_that_are_none():
+    x = jnp.asarray(SPECIAL[RNG.integers(0, SPECIAL.size, (20, 4))])
+    check(lambda x: (jnp.argmin(x), jnp.argmax(x), jnp.max(x), jnp.min(x)), x)
+
+
 def shapes(x):
     """Everything that only moves entries."""
     y = jnp.concatenate([x[1:], x[:1] * 2.0], axis=0)

@@ -98,7 +98,7 @@ def _compiled(text: str, folder: str) -> str:
         file.write(text)
     # No products and sums in one rounding: the numbers are those of the same text on a GPU.
     level = "-O2" if text.count("\n") < _LONG else "-O1"
-    options = [level, "-march=native", "-ffp-contract=off", "-shared", "-fPIC", "-w"]
+    options = [level, "-march=native", "-ffp-contract=off", "-fwrapv", "-shared", "-fPIC", "-w"]
     command = [compiler, *options, f"-I{jax.ffi.include_dir()}", "-o", library, written, "-lm"]
     done = subprocess.run(command, check=False, capture_output=True, text=True)
     if done.returncode:

@@ -100,13 +100,45 @@ def _power(dtype, out, a, exponent):
     return " * ".join(part for part in (square, f"({a})" if exponent % 2 else "") if part)
 
 
-def _remainder(dtype, out, a, b):
-    return _call("fmod")(dtype, out, a, b) if _floating(dtype) else f"{a} % {b}"
+# To divide integers by zero, and the least one by -1, would end the process: they give what XLA
+# says. Products and sums of integers wrap around.
+
+
+def _write_remainder(dtype, out, a, b):
+    if _floating(dtype):
+        return _call("fmod")(dtype, out, a, b)
+    return f"({b} == 0 ? {a} : ({b} == ({c_type(dtype)})-1 ? {_rest(dtype, a)} : {a} % {b}))"
+
+
+def _rest(dtype, a: str) -> str:
+    """Of a division by -1, which of unsigned numbers is the largest."""
+    return (
+        "0" if np.issubdtype(dtype, np.signedinteger) else f"({a} == ({c_type(dtype)})-1 ? 0 : {a})"
+    )
+
+
+def _write_quotient(dtype, out, a, b):
+    if _floating(dtype):
+        return f"{a} / {b}"
+    least = f"({c_type(dtype)})-1"
+    by_least = f"-{a}" if np.issubdtype(dtype, np.signedinteger) else f"({a} == {least} ? 1 : 0)"
+    return f"({b} == 0 ? {least} : ({b} == {least} ? {by_least} : {a} / {b}))"
 
 
 def _quotient(a, b):
     """That of integers is cut towards zero."""
-    return a / b if _floating(a.dtype) else a.dtype.type(math.trunc(int(a) / int(b)))
+    if _floating(a.dtype):
+        return a / b
+    if b == 0:
+        return a.dtype.type(-1) if np.issubdtype(a.dtype, np.signedinteger) else ~b
+    whole = abs(int(a)) // abs(int(b))
+    return whole if (a < 0) == (b < 0) else -whole
+
+
+def _remainder(a, b):
+    if _floating(a.dtype):
+        return np.fmod(a, b)
+    return a if b == 0 else int(a) - int(b) * int(_quotient(a, b))
 
 
 def _finite(dtype, out, a):
@@ -161,10 +193,6 @@ def _simple_difference(a, b):
     return a if isinstance(b, np.generic) and b == 0 and not np.signbit(b) else None
 
 
-def _same_conversion(a):
-    return None
-
-
 _NOT = {"bool": "!"}
 
 
@@ -173,7 +201,37 @@ def _invert(dtype, out, a):
 
 
 def _convert(dtype, out, a):
-    return f"({a} != 0)" if np.dtype(out) == np.bool_ else f"({c_type(out)})({a})"
+    if np.dtype(out) == np.bool_:
+        return f"({a} != 0)"
+    if not (_floating(dtype) and np.issubdtype(out, np.integer)):
+        return f"({c_type(out)})({a})"
+    # Of numbers beyond the integers the nearest, as XLA says; C does not say.
+    limits = np.iinfo(out)
+    most, least = (literal(np.dtype(out).type(limit)) for limit in (limits.max, limits.min))
+    above = literal(np.dtype(dtype).type(2.0 ** math.ceil(math.log2(limits.max))))
+    below = literal(np.dtype(dtype).type(limits.min))
+    inside = f"({a} < {below} ? {least} : ({c_type(out)})({a}))"
+    return f"({a} != {a} ? 0 : ({a} >= {above} ? {most} : {inside}))"
+
+
+def literal(constant: np.generic) -> str:
+    """A constant in C, exactly."""
+    dtype = constant.dtype
+    if dtype == np.bool_:
+        return "1" if constant else "0"
+    if np.issubdtype(dtype, np.integer):
+        value = int(constant)
+        suffix = "" if dtype.itemsize < 8 else "LL"
+        suffix = "U" + suffix if np.issubdtype(dtype, np.unsignedinteger) else suffix
+        # C has no negative literals, and the least integer is not minus one that it has.
+        least = np.iinfo(dtype.name).min
+        return f"({value}{suffix})" if value > least or value == 0 else f"({value + 1}{suffix} - 1)"
+    if np.isnan(constant):
+        return "NAN"
+    if np.isinf(constant):
+        return "(-INFINITY)" if np.signbit(constant) else "INFINITY"
+    text = float(constant).hex() + ("f" if dtype == np.float32 else "")
+    return f"({text})" if np.signbit(constant) else text
 
 
 def _bounded(dtype, out, low, a, high):
@@ -185,8 +243,8 @@ OPERATIONS: dict[str, Operation] = {
     "add_any": Operation(np.add, _infix("+")),
     "sub": Operation(np.subtract, _infix("-"), _simple_difference),
     "mul": Operation(np.multiply, _infix("*"), _simple_product),
-    "div": Operation(_quotient, _infix("/"), _simple_quotient),
-    "rem": Operation(np.fmod, _remainder),
+    "div": Operation(_quotient, _write_quotient, _simple_quotient),
+    "rem": Operation(_remainder, _write_remainder),
     "max": Operation(np.maximum, _extreme(">")),
     "min": Operation(np.minimum, _extreme("<")),
     "neg": Operation(np.negative, lambda dtype, out, a: f"-{a}"),
@@ -229,9 +287,7 @@ OPERATIONS: dict[str, Operation] = {
     "le": Operation(np.less_equal, _infix("<=")),
     "gt": Operation(np.greater, _infix(">")),
     "ge": Operation(np.greater_equal, _infix(">=")),
-    "shift_left": Operation(np.left_shift, _infix("<<")),
-    "shift_right_arithmetic": Operation(np.right_shift, _infix(">>")),
     "select_n": Operation(_fold_select, _select, _simple_select),
     "clamp": Operation(lambda low, a, high: min(max(a, low), high), _bounded),
-    "convert_element_type": Operation(lambda a: a, _convert, _same_conversion),
+    "convert_element_type": Operation(lambda a: a, _convert),
 }

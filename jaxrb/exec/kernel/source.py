@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from .operations import OPERATIONS, c_type
+from .operations import OPERATIONS, c_type, literal
 from .values import Ask, Block, Branch, Entry, Loop, Value, is_constant
 
 
@@ -130,20 +130,3 @@ class _Writer:
                 self._line(f"{self._name(branch.chosen[k])} = {end};")
             self._depth -= 1
             self._line("}")
-
-
-def literal(constant: np.generic) -> str:
-    """A constant in C, exactly."""
-    dtype = constant.dtype
-    if dtype == np.bool_:
-        return "1" if constant else "0"
-    if np.issubdtype(dtype, np.integer):
-        value = int(constant)
-        # C has no negative literals, and the least integer is not minus one that it has.
-        return f"({value})" if value > -(2**31) else f"({value + 1} - 1)"
-    if np.isnan(constant):
-        return "NAN"
-    if np.isinf(constant):
-        return "(-INFINITY)" if np.signbit(constant) else "INFINITY"
-    text = float(constant).hex() + ("f" if dtype == np.float32 else "")
-    return f"({text})" if np.signbit(constant) else text

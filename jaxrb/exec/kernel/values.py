@@ -99,7 +99,7 @@ class Builder:
         rule = OPERATIONS[operation]
         if all(is_constant(source) for source in sources):
             with np.errstate(all="ignore"):
-                return dtype.type(rule.fold(*sources, *parameters))
+                return _number(dtype, rule.fold(*sources, *parameters))
         same = rule.simplify(*sources) if rule.simplify is not None else None
         if same is not None:
             return same
@@ -196,6 +196,18 @@ class Builder:
             branch.outcomes.append(ends)
         outer.statements.append(branch)
         return results
+
+
+def _number(dtype: np.dtype, value) -> Any:
+    """A number of a dtype; beyond its integers the nearest, as at run time."""
+    if np.issubdtype(dtype, np.integer) and isinstance(value, np.floating):
+        limits = np.iinfo(dtype)
+        if np.isnan(value):
+            return dtype.type(0)
+        return dtype.type(
+            limits.max if value >= limits.max else limits.min if value <= limits.min else int(value)
+        )
+    return np.asarray(value).astype(dtype)[()]
 
 
 def _identity(entry: Entry):
