@@ -11,6 +11,7 @@ import dataclasses
 import hashlib
 from collections.abc import Sequence
 
+import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
@@ -42,6 +43,14 @@ class LaneProgram:
     n_inputs: int
     outputs: tuple[int, ...]
     digest: str
+
+    def results(self, n_lanes: int) -> list[jax.ShapeDtypeStruct]:
+        """The shapes of the arrays of outputs."""
+        return [
+            jax.ShapeDtypeStruct((size, n_lanes), np.dtype(stored))
+            for stored, size in zip(STORED, self.outputs, strict=True)
+            if size
+        ]
 
 
 def stored_as(dtype) -> str:

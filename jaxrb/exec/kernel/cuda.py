@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .build import STORED, LaneProgram, signature
+from .build import LaneProgram, signature
 from .operations import NotScalarError
 
 # A block of two warps: they need no barrier, and end as soon as their own lanes have.
@@ -58,11 +58,7 @@ def compile(program: LaneProgram) -> str:
 
 def call(program: LaneProgram, ptx: str, inputs: list, n_lanes: int) -> list:
     """The output arrays, of shape (numbers, lanes), for lanes with these input arrays."""
-    shapes = [
-        jax.ShapeDtypeStruct((size, n_lanes), np.dtype(stored))
-        for stored, size in zip(STORED, program.outputs, strict=True)
-        if size
-    ]
+    shapes = program.results(n_lanes)
     launch = jax.ffi.ffi_call("__gpu$xla.gpu.ptx", shapes, custom_call_api_version=4)
     one = np.int32(1)
     outputs = launch(

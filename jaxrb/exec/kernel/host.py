@@ -16,7 +16,7 @@ from functools import cache
 import jax
 import numpy as np
 
-from .build import STORED, LaneProgram, signature
+from .build import LaneProgram, signature
 from .operations import NotScalarError, c_type
 
 # Longer programs are compiled with fewer optimisations, whose time grows faster than their length.
@@ -58,12 +58,7 @@ def source(program: LaneProgram) -> str:
 
 def call(program: LaneProgram, name: str, inputs: list, n_lanes: int) -> list:
     """The output arrays, of shape (numbers, lanes), for lanes with these input arrays."""
-    shapes = [
-        jax.ShapeDtypeStruct((size, n_lanes), np.dtype(stored))
-        for stored, size in zip(STORED, program.outputs, strict=True)
-        if size
-    ]
-    return list(jax.ffi.ffi_call(name, shapes)(*inputs))
+    return list(jax.ffi.ffi_call(name, program.results(n_lanes))(*inputs))
 
 
 _loaded: list[ctypes.CDLL] = []  # for as long as the process runs
