@@ -15,11 +15,8 @@ WORLD = rb.World(
     [rb.RigidBody(rb.Sphere(0.5), 2.0)], [rb.HalfSpace()], contact_law=rb.Frictionless(0.8)
 )
 START = rb.State([[0.0, 0.0, 1.5]], [[1.0, 0, 0, 0]], [[1.0, 0.0, 0.0]], [[0.0, 3.0, 0.0]])
-SOL = rb.simulate(
-    WORLD, START, rb.LGVCI(0.01, on_zeno="stop"), 1.0, save=rb.SaveAt(every=1, impacts=8)
-)
 FALL = (2 / 9.81) ** 0.5  # until the first impact, 1 m below
-T = np.asarray(SOL.ts)
+T = np.linspace(0.0, 1.0, 101)
 AFTER = T - FALL
 HEIGHT = np.where(
     AFTER < 0, 1.5 - 9.81 * T**2 / 2, 0.5 + 0.8 * 9.81 * FALL * AFTER - 9.81 * AFTER**2 / 2
@@ -33,12 +30,18 @@ def _close():
     plt.close("all")
 
 
+@pytest.fixture(scope="module")
+def sol():
+    method, save = rb.LGVCI(0.01, on_zeno="stop"), rb.SaveAt(every=1, impacts=8)
+    return rb.simulate(WORLD, START, method, 1.0, save=save)
+
+
 def lines(ax):
     return {line.get_label(): line.get_ydata() for line in ax.get_lines()}
 
 
-def test_energies():
-    drawn = lines(rb.viz.plot_energy_parts(WORLD, SOL))
+def test_energies(sol):
+    drawn = lines(rb.viz.plot_energy_parts(WORLD, sol))
     np.testing.assert_allclose(drawn["potential"], 2 * 9.81 * HEIGHT, atol=1e-12)
     np.testing.assert_allclose(drawn["translational"], 1 + RISE**2, atol=1e-12)
     inertia = 0.4 * 2 * 0.5**2
@@ -61,26 +64,26 @@ def test_change_of_an_energy_that_is_conserved():
         rb.viz.plot_energy_change([0.0, 1.0], [0.0, 1.0])
 
 
-def test_gaps_with_the_impact():
-    ax = rb.viz.plot_gaps(WORLD, SOL)
+def test_gaps_with_the_impact(sol):
+    ax = rb.viz.plot_gaps(WORLD, sol)
     np.testing.assert_allclose(lines(ax)["gap"], HEIGHT - 0.5, atol=1e-13)
     marks = [line.get_xdata()[0] for line in ax.get_lines() if line.get_label() == "impact"]
     np.testing.assert_allclose(marks, FALL, rtol=1e-13)
 
 
-def test_momenta():
-    drawn = lines(rb.viz.plot_momentum(WORLD, SOL))
+def test_momenta(sol):
+    drawn = lines(rb.viz.plot_momentum(WORLD, sol))
     np.testing.assert_allclose(drawn["$p_x$"], 2.0, rtol=1e-14)
     np.testing.assert_allclose(drawn["$p_z$"], 2 * RISE, atol=1e-12)
-    drawn = lines(rb.viz.plot_momentum(WORLD, SOL, "angular"))
+    drawn = lines(rb.viz.plot_momentum(WORLD, sol, "angular"))
     # z p_x - x p_z, and the spin.
     expected = 2 * HEIGHT - T * 2 * RISE + 0.4 * 2 * 0.5**2 * 3
     np.testing.assert_allclose(drawn["$L_y$"], expected, atol=1e-12)
 
 
-def test_phase_portrait():
+def test_phase_portrait(sol):
     """The line is cut at the impact, and the jump is drawn between its two velocities."""
-    ax = rb.viz.plot_phase_portrait(SOL)
+    ax = rb.viz.plot_phase_portrait(sol)
     jump, path = ax.get_lines()
     np.testing.assert_allclose(jump.get_xdata(), 0.5, atol=1e-13)
     speed = 9.81 * FALL
@@ -128,26 +131,26 @@ def test_many_gaps_become_their_smallest():
     np.testing.assert_allclose(drawn["smallest of 9 gaps"], 0.8, rtol=1e-13)
 
 
-def test_given_axes_and_no_global_state():
+def test_given_axes_and_no_global_state(sol):
     before = dict(mpl.rcParams)
     _, ax = rb.viz.new_figure()
-    assert rb.viz.plot_gaps(WORLD, SOL, ax=ax) is ax
+    assert rb.viz.plot_gaps(WORLD, sol, ax=ax) is ax
     assert dict(mpl.rcParams) == before
     assert not plt.get_fignums()
 
 
-def test_refused():
+def test_refused(sol):
     final = rb.simulate(WORLD, START, rb.LGVCI(0.01, on_zeno="stop"), 0.2)
     with pytest.raises(ValueError, match=r"sol needs states along the way"):
         rb.viz.plot_gaps(WORLD, final)
-    batch = jax.tree.map(lambda leaf: leaf[None], SOL)
+    batch = jax.tree.map(lambda leaf: leaf[None], sol)
     with pytest.raises(ValueError, match=r"sol is of a batch"):
         rb.viz.plot_energy_parts(WORLD, batch)
     with pytest.raises(ValueError, match=r"kind must be one of linear, angular; got 'spin'"):
-        rb.viz.plot_momentum(WORLD, SOL, "spin")
+        rb.viz.plot_momentum(WORLD, sol, "spin")
     with pytest.raises(ValueError, match=r"body must be an index below 1; got 1"):
-        rb.viz.plot_phase_portrait(SOL, body=1)
+        rb.viz.plot_phase_portrait(sol, body=1)
     with pytest.raises(ValueError, match=r"coordinate must be x, y or z"):
-        rb.viz.plot_phase_portrait(SOL, coordinate="w")
+        rb.viz.plot_phase_portrait(sol, coordinate="w")
     with pytest.raises(ValueError, match=r"nothing that can touch"):
-        rb.viz.plot_gaps(rb.World(WORLD.bodies), SOL)
+        rb.viz.plot_gaps(rb.World(WORLD.bodies), sol)
