@@ -1,10 +1,12 @@
 """Forces and control inputs in simulations, against closed forms and their own order."""
 
+from functools import cache
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import quick_jit, slope
+from helpers import before_releases, quick_jit, slope
 
 import jaxrb as rb
 
@@ -18,6 +20,12 @@ FLOWS = [
     rb.ExactFlight(),
 ]
 NAMES = [type(flow).__name__ for flow in FLOWS]
+# The first one is quick; two are like others here.
+MARKS = {
+    "LieVariational": (),
+    "SimoWong": pytest.mark.long,
+    "EnergyMidpoint": pytest.mark.long,
+}
 STILL = (0.0, 0.0, 0.0)
 
 
@@ -48,14 +56,22 @@ def everything(flow, dt, t1=0.4):
     return rb.simulate(world, state, method, t1, args=jnp.asarray(0.7), max_steps=400)
 
 
+@cache
+def final_by(flow):
+    """One program for all step sizes, as their number is capacity."""
+    return quick_jit(lambda dt: as_array(everything(flow, dt).final))
+
+
 @pytest.mark.parametrize(
     "flow",
-    [FLOWS[0], *(pytest.param(flow, marks=pytest.mark.slow) for flow in FLOWS[1:])],
-    ids=NAMES,
+    [
+        pytest.param(flow, marks=MARKS.get(name, pytest.mark.slow), id=name)
+        for flow, name in zip(FLOWS, NAMES, strict=True)
+    ],
 )
 def test_forced_steps_are_of_second_order(flow):
-    """All kinds of loads at once; one program for all step sizes, as their number is capacity."""
-    final = quick_jit(lambda dt: as_array(everything(flow, dt).final))
+    """All kinds of loads at once."""
+    final = final_by(flow)
     steps = np.array([1 / 20, 1 / 40, 1 / 80, 1 / 160]) * 0.4
     reference = final(0.4 / 400)
     # Its own error, a hundredth of the smallest, moves the order by less than 0.01.
@@ -66,7 +82,7 @@ def test_forced_steps_are_of_second_order(flow):
 @pytest.mark.slow
 def test_schemes_agree():
     """Their differences are of the order of their errors, h^2 times third derivatives."""
-    finals = [quick_jit(lambda dt, f=f: as_array(everything(f, dt).final))(1e-3) for f in FLOWS[:3]]
+    finals = [final_by(flow)(1e-3) for flow in FLOWS[:3]]
     np.testing.assert_allclose(finals[1], finals[0], rtol=0, atol=3e-5)
     np.testing.assert_allclose(finals[2], finals[0], rtol=0, atol=3e-5)
 
@@ -191,7 +207,8 @@ def thrown(values):
     return rb.simulate(world, state, rb.LGVCI(0.01, on_zeno="stop"), 0.9)
 
 
-@pytest.mark.parametrize("mode", [pytest.param(jax.jacfwd, marks=pytest.mark.slow), jax.jacrev])
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", [*before_releases(jax.jacfwd), jax.jacrev])
 def test_the_gradient_by_fifty_knots_through_two_bounces(mode):
     values = jnp.asarray(np.random.default_rng(3).normal(size=(50, 3)))
     assert int(thrown(values).impacts.count) == 2
