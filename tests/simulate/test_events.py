@@ -494,6 +494,7 @@ def test_the_order_of_bodies_does_not_matter():
             np.testing.assert_allclose(got[:, place], expected, rtol=0, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_several_bodies_equal_each_alone():
     """An impact of one body cuts the flight of all in two. For spheres and for bodies that do
     not spin that changes nothing but round-off; others turn at a pace that depends on it."""

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import quick_jit
+from helpers import before_releases, quick_jit
 
 import jaxrb as rb
 
@@ -100,7 +100,7 @@ def test_throw_from_inside_jit():
     assert np.isfinite(height(start(100.0)))
 
 
-@pytest.mark.parametrize("derive", [jax.grad, jax.jacfwd], ids=["reverse", "forward"])
+@pytest.mark.parametrize("derive", [jax.grad, *before_releases(jax.jacfwd)])
 @pytest.mark.slow
 def test_throw_from_inside_a_jitted_derivative(derive):
     """Which alone is returned, without a value."""
@@ -148,6 +148,7 @@ def test_equally_spaced_impacts_are_not_taken_for_accumulation():
         assert sol.result == RESULTS.max_impacts_reached, (z, v)
 
 
+@pytest.mark.slow
 def test_full_log():
     """The log limits only what is saved or recorded along the way."""
     world, state, _, t1 = close_walls()

@@ -81,7 +81,14 @@ SCENES = {
     "balls": balls,
     "stepped": stepped,
 }
-QUICK = ("case I", "friction", "continuous", "balls")
+MARKS = dict.fromkeys(SCENES, pytest.mark.slow)
+MARKS.update(dict.fromkeys(("case I", "continuous", "balls"), ()))
+# Their operations are those of others, in other orders.
+MARKS.update(
+    dict.fromkeys(
+        ("interior", "quaternions", "energy midpoint", "energy-momentum"), pytest.mark.long
+    )
+)
 
 
 def both(scene, **options):
@@ -109,7 +116,7 @@ def assert_near(a, b, atol):
 # amplify these 1e-16 to at most 1e-12 in 400 steps; what lies was solved for to a tolerance.
 @pytest.mark.parametrize(
     ("name", "atol"),
-    [pytest.param(name, 2e-12, marks=() if name in QUICK else pytest.mark.slow) for name in SCENES],
+    [pytest.param(name, 2e-12, marks=MARKS[name]) for name in SCENES],
 )
 def test_ends_as_by_xla(name, atol):
     xla, kernel = both(SCENES[name]())
@@ -125,7 +132,13 @@ def test_dice_that_come_to_lie_do_so_in_a_kernel():
 
 
 @pytest.mark.parametrize("name", ["case I", pytest.param("friction", marks=pytest.mark.long)])
-@pytest.mark.parametrize("save", [{"every": 7}, {"ts": [0.0, 0.1234, 0.5, 1.0, 1.357, 2.0, 4.0]}])
+@pytest.mark.parametrize(
+    "save",
+    [
+        pytest.param({"every": 7}, marks=pytest.mark.slow),
+        {"ts": [0.0, 0.1234, 0.5, 1.0, 1.357, 2.0, 4.0]},
+    ],
+)
 def test_saves_what_xla_saves(name, save):
     xla, kernel = both(SCENES[name](), save=rb.SaveAt(**save))
     assert_near(xla.states, kernel.states, 2e-12)
@@ -143,6 +156,7 @@ def test_a_save_at_the_time_of_an_impact():
     assert kernel.impacts.count == 1
 
 
+@pytest.mark.slow
 def test_worlds_that_end_early_save_their_last_state():
     """Bounces that accumulate end the simulation; later times hold the last state."""
     world, states, method, _ = case_1(rb.Frictionless(0.1))

@@ -36,9 +36,8 @@ def in_line(x, v):
     return state(jnp.stack([x, zero, zero], -1), jnp.stack([v, zero, zero], -1))
 
 
-@pytest.mark.parametrize(
-    "law", [rb.Frictionless(), pytest.param(rb.Coulomb(0.2), marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("law", [rb.Frictionless(), *before_releases(rb.Coulomb(0.2))])
+@pytest.mark.slow
 def test_two_equal_balls_head_on(law):
     """They exchange their velocities: xf = x1 + 2 r + v0 T for the second one."""
     world = rb.World([BALL, BALL], gravity=(0, 0, 0), contact_law=law)
@@ -364,7 +363,7 @@ def test_the_derivative_of_bounces_in_a_cavity():
         np.testing.assert_allclose(quick_jit(mode(final))(at), expected, rtol=1e-8, atol=1e-9)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_single_precision():
     capsule = rb.RigidBody(rb.Capsule(0.1, 0.3), 0.7)
     world, start = tumbling(rb.Frictionless(0.7), ELLIPSOID, capsule)
