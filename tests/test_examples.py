@@ -51,7 +51,7 @@ def test_powered_landing(tmp_path):
     assert (tmp_path / "powered_landing.png").stat().st_size > 10_000
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_hopping(tmp_path):
     import hopping as example
 
@@ -66,7 +66,7 @@ def test_hopping(tmp_path):
     assert (tmp_path / "hopping.png").stat().st_size > 10_000
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_fit_toss(tmp_path):
     """All estimates are within a percent of the truth."""
     import fit_toss as example
@@ -151,7 +151,7 @@ def test_exact_rotation_of_a_free_body(moments, omega0):
         np.testing.assert_allclose(exact, y[:9].reshape(3, 3), atol=1e-11)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_betsch_siebert(tmp_path, capsys):
     import betsch_siebert as example
 

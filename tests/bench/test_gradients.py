@@ -61,12 +61,13 @@ def test_differences_leave_out_what_lies_on_another_piece():
 
 
 # One body, two bodies, an obstacle with numbers in its motion.
-QUICK = {"sphere", "sphere+box", "box on moving plane"}
+MARKS = dict.fromkeys(SHAPES, pytest.mark.long)
+MARKS.update(dict.fromkeys(("sphere", "sphere+box", "box on moving plane"), ()))
+# Shapes within shapes, and one with many numbers; the others have no numbers of another kind.
+MARKS.update(dict.fromkeys(("union", "box in a bowl", "polyhedron"), pytest.mark.slow))
 
 
-@pytest.mark.parametrize(
-    "shape", [pytest.param(s, marks=() if s in QUICK else pytest.mark.slow) for s in SHAPES]
-)
+@pytest.mark.parametrize("shape", [pytest.param(shape, marks=MARKS[shape]) for shape in SHAPES])
 def test_every_number_is_a_column(shape):
     """Each has a name of its own, and changes the motion."""
     motion = throw(shape, "Stronge", "LieVariational", 0)

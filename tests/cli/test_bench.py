@@ -5,6 +5,7 @@ import sys
 
 import numpy as np
 import pytest
+from helpers import before_releases
 
 from jaxrb import bench
 from jaxrb.__main__ import main
@@ -50,9 +51,7 @@ def test_throughput_without_other_engines(capsys, monkeypatch):
     assert "mujoco is not installed" in text
 
 
-@pytest.mark.parametrize(
-    "law", ["without friction", pytest.param("friction 0.3", marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize("law", ["without friction", *before_releases("friction 0.3")])
 def test_gradient(law, capsys, monkeypatch):
     monkeypatch.setattr(gradient, "LAWS", {law: gradient.LAWS[law]})
     assert main(["bench", "gradient", *TINY, "--rounds", "3"]) == 0
@@ -85,7 +84,7 @@ def contact_rows(text):
     return {name: (*map(float, numbers), failed) for name, *numbers, failed in found}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_contact(capsys, monkeypatch):
     """At rest ours do not sink; MuJoCo's do."""
     scene = contact.SCENES["a box at rest"]._replace(steps=20, every=10)
@@ -111,7 +110,7 @@ def test_contact_without_mujoco_tells_of_worlds_that_fail(capsys, monkeypatch):
     assert re.search(r"MoreauJean, stepped.* [12] of 2 \(.*initial_penetration", text)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_flights(capsys, monkeypatch):
     monkeypatch.setattr(flights, "DURATION", 3.0)
     assert main(["bench", "flights", *TINY]) == 0

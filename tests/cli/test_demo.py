@@ -63,7 +63,7 @@ def test_billiard_break(demo):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("case", "steps"), [("backspin", "200"), ("die", "300")])
+@pytest.mark.parametrize(("case", "steps"), [("backspin", "200"), *before_releases(("die", "300"))])
 def test_friction(demo, case, steps):
     """At the first impact energy is lost, and for the ball the direction of its flight."""
     status, text, out = demo(case, "--steps", steps)
@@ -183,7 +183,7 @@ def test_joints(demo, case, joints):
     assert (out / "snapshots.png").exists() and (out / "replay.html").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_super_ball_comes_back(demo):
     """From floor, table and floor, without loss."""
     status, text, out = demo("super-ball", "--steps", "800")
@@ -220,7 +220,7 @@ def test_prints_the_impacts_of_a_union(demo):
     ]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_prints_the_impacts_of_a_cube(demo):
     """The third and the fourth lie in one step."""
     status, text, _ = demo("IV")
@@ -310,7 +310,7 @@ def test_writes_the_trajectory(demo):
     np.testing.assert_allclose(arrays["impact_impulse"][:, :2], 0, atol=1e-13)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_tilted_plane_changes_the_momentum_along_x_only(demo):
     status, text, out = demo("II")
     assert status == 0

@@ -122,7 +122,7 @@ def test_killed_ten_times(tmp_path):
     assert counts.sum() <= n_parts + n_kills
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_processes_at_the_same_share(tmp_path):
     """Without knowing of each other. They may do some work twice, but spoil nothing."""
     n_parts = 60
