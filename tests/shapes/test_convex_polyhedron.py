@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import trimesh
-from helpers import differences, quick_jit
+from helpers import before_releases, differences, quick_jit
 
 import jaxrb as rb
 
@@ -60,7 +60,7 @@ def test_support_is_the_furthest_vertex(seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", [jax.jacfwd, jax.jacrev])
+@pytest.mark.parametrize("mode", [*before_releases(jax.jacfwd), jax.jacrev])
 def test_derivatives_by_the_vertices(mode):
     vertices = random_vertices(20)
     n = len(vertices)

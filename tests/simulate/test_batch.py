@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import on_devices, quick_jit
+from helpers import before_releases, on_devices, quick_jit
 
 import jaxrb as rb
 
@@ -33,7 +33,9 @@ def singles(states, t1):
     return np.stack([run(jax.tree.map(lambda leaf, k=k: leaf[k], states)) for k in range(n)])
 
 
-@pytest.mark.parametrize(("n", "chunk"), [(1, None), (7, 2), (16, 4), (300, None)])
+@pytest.mark.parametrize(
+    ("n", "chunk"), [*before_releases((1, None), (7, 2), (16, 4)), (300, None)]
+)
 @pytest.mark.slow
 def test_batch_equals_single_runs(n, chunk):
     states = starts(n)
@@ -84,7 +86,7 @@ def test_failures_are_named_by_lane():
     assert np.asarray(sol.result == rb.RESULTS.successful).tolist() == [True] * 4 + [False, True]
 
 
-@pytest.mark.parametrize("n", [8, 10])
+@pytest.mark.parametrize("n", [10, *before_releases(8)])
 @pytest.mark.slow
 def test_lanes_are_sharded_over_devices(n):
     program = f"""

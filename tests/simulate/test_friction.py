@@ -136,7 +136,7 @@ def test_lanes_wait_without_a_trace():
     np.testing.assert_allclose(saved.states.position[-1], plain.final.position, atol=1e-13)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_derivatives_through_frictional_bounces():
     """With respect to mu, e, mass, inertia, radius and the initial spin, in both modes."""
 

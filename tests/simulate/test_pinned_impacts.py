@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import quick_jit
+from helpers import before_releases, quick_jit
 
 import jaxrb as rb
 
@@ -29,7 +29,7 @@ def about_the_pin(world, state):
     return np.asarray(rb.angular_momentum(world, state))
 
 
-@pytest.mark.parametrize("law", [rb.Frictionless(0.8), rb.Coulomb(0.3, 0.8)])
+@pytest.mark.parametrize("law", [*before_releases(rb.Frictionless(0.8)), rb.Coulomb(0.3, 0.8)])
 @pytest.mark.slow
 def test_a_ball_hits_a_hanging_rod(law):
     """The angular momentum about the pin stays; the impulse without friction is that of a

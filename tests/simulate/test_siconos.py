@@ -96,7 +96,7 @@ TOLERANCE = {"brick bounces": (1e-7, 1e-6)}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("theta", [0.5, *before_releases(0.7), 1.0])
+@pytest.mark.parametrize("theta", [0.5, *before_releases(0.7, 1.0)])
 def test_boxes(theta):
     """They slide, fly and bounce; the free ones are in worlds without obstacles."""
     programs = {}

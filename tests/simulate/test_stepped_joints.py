@@ -151,6 +151,7 @@ def test_what_slides_may_carry_what_swings(cart):
     assert (np.abs(ratios - 4) < 0.4).all()
 
 
+@pytest.mark.long
 def test_single_precision(cart):
     found, result = cart(jnp.asarray(SWINGING, jnp.float32), 0.01)
     assert result == rb.RESULTS.successful

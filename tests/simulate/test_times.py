@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import differences, quick_jit
+from helpers import before_releases, differences, quick_jit
 from scipy.optimize import fsolve
 
 import jaxrb as rb
@@ -73,7 +73,7 @@ def test_a_throw_of_given_speed_reaches_its_target_in_the_least_time():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", [jax.jacfwd, jax.jacrev])
+@pytest.mark.parametrize("mode", [*before_releases(jax.jacfwd), jax.jacrev])
 def test_derivatives_by_the_step_size_the_start_and_times_saved(mode):
     """Through an impact, against differences of fourth order; the number of steps stays."""
     save = lambda ts: rb.SaveAt(ts=ts)  # noqa: E731
