@@ -202,7 +202,9 @@ def test_pinned_bodies_are_not_rough():
         )
 
 
-@pytest.mark.parametrize("rough", [rb.Rough(1.0, 1.0), rb.Rough(1.0, 1.0, 5.0)])
+@pytest.mark.parametrize(
+    "rough", [rb.Rough(1.0, 1.0), pytest.param(rb.Rough(1.0, 1.0, 5.0), marks=pytest.mark.slow)]
+)
 def test_rough_beside_frictionless(rough):
     """One ball bounces by its law, the other without friction."""
     special = rb.PairLaw(rb.Frictionless(0.5), 1, obstacle=0)

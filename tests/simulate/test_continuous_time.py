@@ -527,6 +527,7 @@ def test_bounds_of_the_second_derivative(flow):
     assert largest.max() > 0.9
 
 
+@pytest.mark.slow
 def test_steps_of_another_flow_can_be_proved():
     """A rod that turns past the vertical in the middle of a step touches the floor there alone."""
     rod = rb.RigidBody(rb.Capsule(0.001, 0.1), 0.01)

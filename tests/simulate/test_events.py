@@ -138,6 +138,7 @@ def room(frame, centre, half, scale):
     return normals * scale[:, None], np.array(offsets) * scale
 
 
+@pytest.mark.slow
 def test_room_of_six_tilted_shifted_planes_with_normals_of_any_length():
     """Along each axis of the room the ball moves to and fro by itself."""
     rng = np.random.default_rng(2)

@@ -96,6 +96,7 @@ def test_without_friction_it_swings_freely():
     np.testing.assert_allclose(free, exact, atol=6e-3)
 
 
+@pytest.mark.long
 def test_derivatives_while_it_swings_and_where_it_rests():
     """By friction and the start, against differences of the fourth order."""
     x, h = jnp.array([0.4, 1.2]), 1e-4

@@ -171,6 +171,7 @@ def test_worlds_that_end_early_save_their_last_state():
     np.testing.assert_array_equal(held, last)
 
 
+@pytest.mark.slow
 def test_single_precision():
     jax.config.update("jax_enable_x64", False)
     try:
@@ -237,6 +238,7 @@ def test_unknown_backend():
         rb.simulate_batch(world, states, method, t1, backend="cuda")
 
 
+@pytest.mark.slow
 def test_a_world_that_is_too_large_says_so(monkeypatch):
     """It falls back to XLA: a warning says why, the statistics that it did."""
     monkeypatch.setattr("jaxrb.exec.kernel.build.MOST_STATEMENTS", 100)

@@ -75,6 +75,7 @@ def test_a_box_stops_where_it_should():
     np.testing.assert_allclose(after, 0.0, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_a_slope_holds_a_box_up_to_the_angle_of_friction():
     """In 36 directions, a millionth below and above."""
     angle = jnp.full(36, 0.4)

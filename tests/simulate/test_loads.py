@@ -109,6 +109,7 @@ def drift(errors):
     return abs(np.mean(errors[half:]) - np.mean(errors[:half]))
 
 
+@pytest.mark.slow
 def test_an_oscillator_keeps_its_energy():
     """Over 10^5 steps, 1600 periods: the kicks are symplectic, the energy oscillates by
     (omega h)^2/4 and does not drift."""

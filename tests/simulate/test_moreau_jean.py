@@ -108,6 +108,7 @@ def test_energy_never_grows(box, law):
     assert energies[-1] < energies[0] - 0.5
 
 
+@pytest.mark.slow
 def test_what_rests_does_not_drift(box):
     x, *_ = box(LYING, (0.5, 0.0), 0.005, 1000)
     np.testing.assert_allclose(x[:7], LYING[:7], rtol=0, atol=1e-13)

@@ -219,6 +219,7 @@ def test_what_holds_a_ball_takes_part_when_it_is_hit():
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_ball_comes_to_rest_between_four_slopes():
     """One contact more than can be independent."""
     planes = [rb.HalfSpace(n) for n in ((1, 0, 1), (-1, 0, 1), (0, 1, 1), (0, -1, 1))]

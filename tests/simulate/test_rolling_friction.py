@@ -42,7 +42,7 @@ def many(method):
     return jax.jit(jax.vmap(lambda *numbers: final(METHODS[method], *numbers)))
 
 
-@pytest.fixture(scope="module", params=METHODS)
+@pytest.fixture(scope="module", params=[pytest.param("located", marks=pytest.mark.slow), "stepped"])
 def runs(request):
     """Of each method balls that roll, stop, spin, roll down a slope and lie on one."""
     slope = 0.03

@@ -166,6 +166,7 @@ def test_attitudes_between_steps_have_derivatives_in_both_modes(method):
     np.testing.assert_allclose(reverse, forward, rtol=0, atol=1e-15)
 
 
+@pytest.mark.slow
 def test_many_saved_times_and_many_impacts_in_few_steps():
     """A ball between two walls: several impacts and several saved times in each step."""
     width, speed, t1 = 0.5, 7.0, 2.0
@@ -212,7 +213,7 @@ def test_log_holds_as_many_impacts_as_its_capacity_says():
         assert sol.result == rb.RESULTS.successful, (save.every, save.impacts)
 
 
-@pytest.mark.parametrize("capacity", [2, 7])
+@pytest.mark.parametrize("capacity", [2, pytest.param(7, marks=pytest.mark.slow)])
 def test_record_of_impacts(capacity):
     world, state = drop()
     hits = impact_times(0.9, 3.0)
@@ -297,7 +298,9 @@ def test_no_time_at_all(options):
     assert int(sol.impacts.count) == 0 and np.all(np.isposinf(sol.impacts.time))
 
 
-@pytest.mark.parametrize("options", [{"final": True}, {"ts": [0.05, 0.6]}])
+@pytest.mark.parametrize(
+    "options", [{"final": True}, pytest.param({"ts": [0.05, 0.6]}, marks=pytest.mark.slow)]
+)
 def test_numbers_take_the_dtype_of_the_state(options):
     dtype = "float32"  # while the world is built in float64
     world, state = drop(dtype)

@@ -54,6 +54,7 @@ def sphere_program(scheme):
     return quick_jit(run)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["implicit", "nearly_implicit", "semi_explicit"])
 def test_a_ball_bounces_and_a_sphere_slides_until_it_rolls(scheme):
     """Without gyroscopic terms the three schemes are one. Bounces multiply round-off by 1/e."""
