@@ -147,6 +147,7 @@ def test_what_cannot_be_met():
         np.testing.assert_allclose(sol.violation, 0.5, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_controls_of_args():
     """Inputs give u to the forces of the world; other forces go on working."""
     push = rb.Force(lambda t, x, args: (args["push"][None], jnp.zeros((1, 3))))
@@ -230,6 +231,7 @@ def test_bad_input(options, message):
         dataclasses.replace(regulator(), **options)
 
 
+@pytest.mark.slow
 def test_bad_numbers_on_the_way():
     nowhere = dataclasses.replace(regulator(), cost=lambda x, u: u / 0.0 * 0.0)
     with pytest.raises(ValueError, match="cost is not finite"):
@@ -240,6 +242,7 @@ def test_bad_numbers_on_the_way():
         ro.Wrench(0, force=False, torque=False)
 
 
+@pytest.mark.slow
 def test_single_precision():
     """Everything in the dtype of the state, as near as that allows."""
 

@@ -120,6 +120,7 @@ def reference(throws):
     return found.x[:2], np.sqrt(np.diagonal(np.linalg.inv(found.jac.T @ found.jac)))[:2]
 
 
+@pytest.mark.slow
 def test_estimates_are_those_of_the_closed_form(fit):
     """From a restitution of 0.55 and a gravity of 9.0, two throws together, some samples missing.
 
@@ -138,6 +139,7 @@ def test_estimates_are_those_of_the_closed_form(fit):
     assert found.lower < TRUE["e"] < found.upper
 
 
+@pytest.mark.slow
 def test_what_cannot_be_known_is_named(fit):
     assert fit.result == ro.RESULTS.not_identifiable
     named = sorted(name for direction in fit.unidentifiable for name in direction)
@@ -149,6 +151,7 @@ def test_what_cannot_be_known_is_named(fit):
     assert "not known together: bodies[0].mass" in text and "not_identifiable" in text
 
 
+@pytest.mark.slow
 def test_goodness_of_fit(fit):
     """Twice 120 times of 6 numbers, but 3 times 3 and 3 are missing, less 6 parameters and 24 of
     the first states."""
@@ -161,6 +164,7 @@ def test_goodness_of_fit(fit):
     assert np.isnan(fit.residuals[0][10, :3]).all() and np.isnan(fit.residuals[1][40, 3:]).all()
 
 
+@pytest.mark.slow
 def test_the_result_is_one_simulation(fit):
     """From the first states the fitted world flies through all that was measured."""
     for throw, state in enumerate(fit.states):
@@ -171,6 +175,7 @@ def test_the_result_is_one_simulation(fit):
         np.testing.assert_allclose(np.abs(missed), np.abs(fit.residuals[throw][:, :3]), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_starts_agree():
     """From restitutions of 0.35 to 0.8 and masses 30 % off, all reach the same minimum."""
     steps = np.random.default_rng(3).uniform(-0.8, 0.8, (8, 6)) * [1, 0.1, 0.1, 1, 1, 1]
@@ -204,6 +209,7 @@ def test_flight_alone_tells_nothing_of_impacts():
     ]
 
 
+@pytest.mark.slow
 def test_noise_that_was_said_too_small_is_a_poor_fit():
     fit = fitted(data_of(4), sd=(SD[0] / 1.8, SD[1] / 1.8))
     assert fit.result == ro.RESULTS.poor_fit
