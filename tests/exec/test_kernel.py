@@ -313,6 +313,13 @@ def test_numbers_of_no_known_type():
         lane_program(traced, [False])
 
 
+def test_a_program_that_would_be_too_long_is_given_up_early(monkeypatch):
+    monkeypatch.setattr("jaxrb.exec.kernel.values.MOST_VALUES", 10)
+    traced = jax.make_jaxpr(jnp.sin)(jnp.zeros(11))
+    with pytest.raises(NotScalarError, match="more than 10 values is too long"):
+        lane_program(traced, [False])
+
+
 def test_without_a_compiler_xla_compiles(monkeypatch):
     monkeypatch.setenv("CC", "no-such-compiler")
     with pytest.warns(UserWarning, match="no C compiler was found"):

@@ -13,7 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from .operations import OPERATIONS
+from .operations import OPERATIONS, NotScalarError
+
+# Those of loops that are written again included; a hundred thousand take a second or two.
+MOST_VALUES = 1_000_000
 
 Entry = Any  # a Value, or a NumPy scalar, which is a constant
 
@@ -86,6 +89,7 @@ class Builder:
     def __init__(self):
         self.root = Block(None, False)
         self._block = self.root
+        self._written = 0
         # What of a loop's variables stays constant, as it was found when it was written before.
         self._constant: dict[Any, set[int]] = {}
 
@@ -109,6 +113,9 @@ class Builder:
             if key in block.known:
                 return block.known[key]
             block = block.parent
+        self._written += 1
+        if self._written > MOST_VALUES:
+            raise NotScalarError(f"a kernel of more than {MOST_VALUES} values is too long")
         block = self._home(sources)
         value = Value(operation, dtype, sources, parameters, block)
         block.statements.append(value)
