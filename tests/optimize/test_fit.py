@@ -198,6 +198,7 @@ def test_intervals_cover_the_truth():
     assert covered >= 84
 
 
+@pytest.mark.slow
 def test_flight_alone_tells_nothing_of_impacts():
     ts = np.linspace(0.0, 0.3, 30)
     position, quaternion = measured(np.random.default_rng(2), ts, (1.5, (0.5, 0, 1.0), 1.0))
