@@ -216,7 +216,7 @@ def test_exact_motion_of_a_heavy_top(precession):
     np.testing.assert_allclose(ends, example.nutation(precession).span, atol=1e-12)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_geradin_rixen_top(tmp_path, capsys):
     import geradin_rixen_top as example
 

@@ -148,7 +148,7 @@ def test_hessians_in_every_combination_of_modes(outer, inner):
     np.testing.assert_allclose(hessian, jax.hessian(closed_form)(at), rtol=0, atol=1e-10)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_hessian_of_a_tumbling_body():
     """`jax.hessian`, forward over reverse, through two impacts of Case I."""
     chosen = [NAMES.index(name) for name in ("z0", "e")]
@@ -193,7 +193,7 @@ def bouncing_point(v):
     return rb.simulate(world, state, METHOD, 2.0).final.position[0, 2]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_bouncing_point_has_its_closed_form_derivatives():
     at = jnp.array([1.0, 0.3, 9.81, 0.8])
     expected = [0.08536036459, -0.01560563392, 0.01845466088, 1.399291186]
@@ -222,7 +222,7 @@ def test_elastic_bounce_without_gravity_reflects_the_derivative():
     assert abs(float(quick_jit(jax.jacfwd(end))(z0)) + 1) < 1e-12
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_derivatives_of_what_is_saved():
     """Saved states within steps and after impacts, against the bounce in closed form."""
     g, z0, speed = 10.0, 1.0, 0.0
