@@ -55,7 +55,8 @@ def schedule(save: SaveAt, t0: Any, t1: Any, dt: Any, grid: TimeGrid) -> Schedul
         if dt is None:
             return _in_one_step(save.ts, t0, t1, grid, impacts)
         return _at_times(save.ts, t0, t1, dt, grid, impacts)
-    xp: Any = np if isinstance(grid.n_steps, np.ndarray) else jnp
+    known = isinstance(grid.t1, np.ndarray) and isinstance(grid.n_steps, np.ndarray)
+    xp: Any = np if known else jnp
     end, last = xp.reshape(grid.t1, (1,)), xp.reshape(grid.n_steps, (1,))
     if save.every is None:
         times = Times(last, xp.zeros_like(end))

@@ -73,11 +73,11 @@ class TimeGrid(eqx.Module):
     @staticmethod
     def _continuous(t0: Any, t1: Any, dtype: DTypeLike) -> TimeGrid:
         known = known_time(t0) is not None and known_time(t1) is not None
-        xp = np if known else jnp
+        xp: Any = np if known else jnp
         t0, t1 = (xp.asarray(number, np.float64 if known else dtype) for number in (t0, t1))
         whole = xp.where(t1 > t0, t1 - t0, 1.0)
         n_steps = xp.asarray(t1 > t0, np.int32)
-        t0, t1, whole = (jnp.asarray(number, dtype) for number in (t0, t1, whole))
+        t0, t1, whole = (xp.asarray(number, dtype) for number in (t0, t1, whole))
         return TimeGrid(t0, t1, whole, whole, n_steps, 1)
 
     def size(self, step: Int[Array, ""]) -> Float[Array, ""]:
