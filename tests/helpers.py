@@ -4,7 +4,9 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import textwrap
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -58,6 +60,9 @@ def on_hosts(n, program, n_devices=2, timeout=300):
     """The lines that each of n processes prints which run a program together, on the loopback
     address, with so many devices each made of one CPU; in it `rank` is the number of the process.
     """
+    # Gloo writes to the standard output, too, sometimes into the middle of a line.
+    folder = tempfile.TemporaryDirectory()
+    printed = [Path(folder.name, str(rank)) for rank in range(n)]
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
@@ -68,12 +73,14 @@ def on_hosts(n, program, n_devices=2, timeout=300):
         jax.config.update("jax_enable_x64", True)
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
         rank = int(sys.argv[1])
+        sys.stdout = open(sys.argv[2], "w")
         jax.distributed.initialize("localhost:{port}", {n}, rank)
     """
     flags = f"--xla_force_host_platform_device_count={n_devices}"
+    text = textwrap.dedent(setup) + textwrap.dedent(program)
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", textwrap.dedent(setup) + textwrap.dedent(program), str(rank)],
+            [sys.executable, "-c", text, str(rank), str(printed[rank])],
             env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -88,9 +95,8 @@ def on_hosts(n, program, n_devices=2, timeout=300):
             process.kill()
     for process, (_, errors) in zip(processes, done, strict=True):
         assert process.returncode == 0, errors
-    # Gloo writes to the standard output who is connected.
-    lines = [output.splitlines() for output, _ in done]
-    return [[line for line in printed if "[Gloo]" not in line] for printed in lines]
+    with folder:
+        return [path.read_text().splitlines() for path in printed]
 
 
 def contents(directory):
