@@ -120,9 +120,9 @@ def _rest(dtype, a: str) -> str:
 def _write_quotient(dtype, out, a, b):
     if _floating(dtype):
         return f"{a} / {b}"
-    least = f"({c_type(dtype)})-1"
-    by_least = f"-{a}" if np.issubdtype(dtype, np.signedinteger) else f"({a} == {least} ? 1 : 0)"
-    return f"({b} == 0 ? {least} : ({b} == {least} ? {by_least} : {a} / {b}))"
+    ones = f"({c_type(dtype)})-1"
+    by_ones = f"-{a}" if np.issubdtype(dtype, np.signedinteger) else f"({a} == {ones} ? 1 : 0)"
+    return f"({b} == 0 ? {ones} : ({b} == {ones} ? {by_ones} : {a} / {b}))"
 
 
 def _quotient(a, b):
@@ -193,11 +193,8 @@ def _simple_difference(a, b):
     return a if isinstance(b, np.generic) and b == 0 and not np.signbit(b) else None
 
 
-_NOT = {"bool": "!"}
-
-
 def _invert(dtype, out, a):
-    return f"{_NOT.get(np.dtype(dtype).name, '~')}{a}"
+    return f"{'!' if np.dtype(dtype) == np.bool_ else '~'}{a}"
 
 
 def _convert(dtype, out, a):
