@@ -168,7 +168,7 @@ def test_closed_forms_of_a_ball_over_a_plane():
     assert time["z0"] == pytest.approx(fall, rel=1e-14)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_closed_forms_of_flights():
     """1e-10: with friction the impact itself is an integral, to 1e-13."""
     for line in closed_form_lines(flying()):
