@@ -57,6 +57,7 @@ from .impact import (
     Coulomb as Coulomb,
     Frictionless as Frictionless,
     ImpactSolution as ImpactSolution,
+    Moreau as Moreau,
     Newton as Newton,
     Poisson as Poisson,
     Rough as Rough,

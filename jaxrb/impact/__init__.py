@@ -16,6 +16,7 @@ from .laws import (
     AbstractContactLaw as AbstractContactLaw,
     Coulomb as Coulomb,
     Frictionless as Frictionless,
+    Moreau as Moreau,
     Rough as Rough,
 )
 from .solve import (

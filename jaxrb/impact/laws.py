@@ -15,9 +15,10 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
 from .._validate import known, real_array, require
-from ..math import Sym3, Vec3, safe_sqrt
+from ..math import Sym3, Vec3, safe_sqrt, tree_where
 from .coulomb import Resolved, columns, solver
 from .hypotheses import AbstractHypothesis, Stronge
+from .whole_impulse import is_slip, slip, slip_angle
 
 
 class AbstractContactLaw(eqx.Module):
@@ -253,6 +254,72 @@ class Coulomb(_Final):
                 where = operator.attrgetter(name)
                 law = eqx.tree_at(where, law, none, is_leaf=lambda leaf: leaf is None)
         return law
+
+
+class Moreau(AbstractContactLaw):
+    """Newton's restitution, and Coulomb's friction of the whole impulse.
+
+    The gap opens at `restitution` times the speed at which it closed; the contact does not slip
+    after the impact, or its impulse lies on the cone of friction against the slip after (Moreau
+    1988, Unilateral contact and dry friction in finite freedom dynamics). What happens in the
+    course of the impact, which `Coulomb` follows, is not asked. This is the impact of time stepping
+    methods, such as Siconos' and those of game engines, and of the impacts in which several
+    contacts take part here (see `EventDriven`): the law for motions of theirs. The two differ where
+    the slip turns or ends in the impact.
+
+    With friction and a restitution above 0 it can gain energy (Kane's paradox), as every law with
+    Newton's restitution. Where the contact can stick it does; of several slips after, which strong
+    coupling of the normal with tangents allows, it takes that with the least impulse.
+
+    Attributes:
+        friction: mu, 0 or more.
+        restitution: e, from 0 (plastic) to 1.
+
+    Raises:
+        ValueError: naming the argument that is not understood.
+    """
+
+    friction: Float[Array, "..."]
+    restitution: Float[Array, "..."]
+
+    def __init__(self, friction: ArrayLike, restitution: ArrayLike = 1.0):
+        self.friction = _friction(friction, "Moreau.friction")
+        self.restitution = _restitution(restitution, "Moreau.restitution")
+
+    def lawful(self):
+        return _in_unit_interval(self.restitution) & jnp.all(self.friction >= 0)
+
+    @property
+    def coefficient_of_friction(self):
+        return self.friction
+
+    def resolve(self, inverse_inertia, velocity, collinearity):
+        del collinearity
+        v, mu, e = velocity, self.friction, self.restitution
+        stuck = -inverse_inertia.solve(Vec3(v.x, v.y, (1 + e) * v.z))
+        room = mu * stuck.z
+        sticks = (stuck.z > 0) & (stuck.x * stuck.x + stuck.y * stuck.y <= room * room)
+        # Where it sticks the angle may be any, and its derivative is not asked.
+        other = Vec3(jnp.where(sticks, 1.0, v.x), jnp.where(sticks, 0.0, v.y), v.z)
+        numbers = (inverse_inertia, other, mu, e)
+        angle = slip_angle(numbers)
+        push = slip(angle, numbers).push
+        slid = Vec3(mu * push * jnp.cos(angle), mu * push * jnp.sin(angle), push)
+        impulse = tree_where(sticks, stuck, slid)
+        return Resolved(
+            impulse,
+            -v.z / inverse_inertia.diagonal.z,
+            stuck_at=jnp.where(sticks, impulse.z, jnp.inf),
+            collinear_at=jnp.full_like(push, jnp.inf),
+            sticks=sticks,
+            ended=sticks | is_slip(angle, numbers),
+        )
+
+    def smooth(self, restitution):
+        return Moreau(jnp.zeros_like(restitution), restitution)
+
+    def plastic(self):
+        raise ValueError(f"law must say how the impulse develops, as Coulomb does; got {self!r}.")
 
 
 class Rough(AbstractContactLaw):

@@ -118,7 +118,7 @@ def solve_impact(
         inverse_inertia: W [1/kg], contact frame, z along the normal; see
             `inverse_inertia_matrix`.
         velocity: of the first body relative to the second at the contact [m/s].
-        law: `Coulomb`, `Frictionless` or `Rough`.
+        law: `Coulomb`, `Moreau`, `Frictionless` or `Rough`.
         collinearity: sine of the angle between gamma and gamma' below which the hodograph
             counts as straight (event l). By default only one that starts on an invariant ray
             does: the others approach one without end. The impulse does not depend on it.

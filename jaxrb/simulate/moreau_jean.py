@@ -16,7 +16,7 @@ from .._validate import (
     step_size,
 )
 from ..flows import LieVariational
-from ..impact import Coulomb, Frictionless
+from ..impact import Coulomb, Frictionless, Moreau
 from ..stepping.theta_step import Rule
 from .detectors import EndOfStep
 from .differentiate import CheckpointLayout
@@ -156,10 +156,10 @@ class MoreauJean(AbstractMethod):
     def prepare(self, world, state):
         laws = (world.contact_law, *(special.law for special in world.pair_laws))
         for law in laws:
-            if not isinstance(law, Frictionless | Coulomb):
+            if not isinstance(law, Frictionless | Coulomb | Moreau):
                 raise ValueError(
-                    'impacts="stepped" knows the laws Frictionless and Coulomb; World.contact_law '
-                    f"or World.pair_laws holds {type(law).__name__}."
+                    'impacts="stepped" knows the laws Frictionless, Coulomb and Moreau; '
+                    f"World.contact_law or World.pair_laws holds {type(law).__name__}."
                 )
         return for_flow(LieVariational(), state)
 

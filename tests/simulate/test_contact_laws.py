@@ -85,6 +85,31 @@ def test_rough_impacts_in_single_precision():
     np.testing.assert_allclose(final.velocity[0], final_of_rough(ROUGH)[3:6], atol=2e-5)
 
 
+def final_of_brick(numbers):
+    """A brick by Moreau's law: friction, restitution, and the throw."""
+    law = rb.Moreau(numbers[0], numbers[1])
+    world = rb.World([rb.RigidBody(rb.Box([0.1, 0.07, 0.05]))], [FLOOR], contact_law=law)
+    turn = jnp.array([[0.9, 0.3, -0.2, 0.25]]) / jnp.linalg.norm(jnp.array([0.9, 0.3, -0.2, 0.25]))
+    state = rb.State(jnp.array([[0, 0, 0.3]]), turn, numbers[None, 2:5], numbers[None, 5:8])
+    sol = rb.simulate(world, state, METHOD, 0.33, throw=False)
+    return jnp.concatenate([sol.final.position[0], sol.final.velocity[0]]), sol.impacts.count
+
+
+BRICK = jnp.array([0.25, 0.4, 1.0, 0.2, -0.5, 3.0, -2.0, 4.0])
+
+
+@pytest.mark.slow
+def test_a_brick_by_moreaus_law():
+    """Derivatives through three impacts, of which one sticks, by friction and restitution, too."""
+    flown = jax.jit(final_of_brick)
+    assert flown(BRICK)[1] == 3
+    forward, _ = quick_jit(jax.jacfwd(final_of_brick, has_aux=True))(BRICK)
+    expected = differences(lambda x: flown(x)[0], BRICK, step=1e-4)
+    np.testing.assert_allclose(forward, expected, atol=1e-7 * np.abs(forward).max())
+    reverse, _ = quick_jit(jax.jacrev(final_of_brick, has_aux=True))(BRICK)
+    np.testing.assert_allclose(reverse, forward, atol=1e-10 * np.abs(forward).max())
+
+
 class SpeedDependent(AbstractContactLaw):
     """Along the normal; the restitution at an approach speed v is e0/(1 + v/v0)."""
 

@@ -25,7 +25,16 @@ from ...flows import (
     QuaternionVariational,
     SimoWong,
 )
-from ...impact import AbstractContactLaw, Coulomb, Frictionless, Newton, Poisson, Rough, Stronge
+from ...impact import (
+    AbstractContactLaw,
+    Coulomb,
+    Frictionless,
+    Moreau,
+    Newton,
+    Poisson,
+    Rough,
+    Stronge,
+)
 from ...shapes import (
     AbstractSolid,
     Box,
@@ -150,6 +159,7 @@ LAWS: dict[str, Callable[[float, float], AbstractContactLaw]] = {
     "Stronge": lambda e, mu: Coulomb(mu, e, Stronge()),
     "Poisson": lambda e, mu: Coulomb(mu, e, Poisson()),
     "Newton": lambda e, mu: Coulomb(mu, e, Newton()),
+    "Moreau": lambda e, mu: Moreau(mu, e),
     "Rough": lambda e, mu: Rough(e, 0.4),
     "Rough limited": lambda e, mu: Rough(e, 0.4, mu),
 }

@@ -1,0 +1,123 @@
+"""Friction of a whole impulse: the direction in which an impact slips after it.
+
+In the contact frame, with W the inverse inertia and b = -(1 + e) v_n > 0, an impulse that slips is
+
+    P = N (mu d, 1),   N = b / k(d),   k(d) = W_nn + mu W_nt . d,
+
+for a direction d = (cos a, sin a) against the slip after, v_t + W_tn N + W_tt mu N d = -l d with
+l >= 0. Across d this is zero, which times k(d) is a trigonometric polynomial of degree 2 in a: it
+has at most four roots.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from ..math import Sym3, Vec3
+from ..math.autodiff import keep_rule
+
+# Of the circle; roots nearer to each other than one of them may hide each other.
+_PARTS = 32
+# Newton's rule within a part: quadratic from a hundredth of a turn on, bisection where it leaves.
+_TURNS = 8
+
+Numbers = tuple[Sym3, Vec3, Float[Array, "..."], Float[Array, "..."]]  # W, v before, mu and e
+
+
+class Slip(NamedTuple):
+    """What an impulse in a direction makes of a contact.
+
+    Attributes:
+        push: N, its normal part [N s].
+        across: the part across d of the slip after, times k / W_nn [m/s].
+        along: the part along d, likewise; an impulse that slips has none above zero.
+        possible: whether k > 0.
+    """
+
+    push: Float[Array, "..."]
+    across: Float[Array, "..."]
+    along: Float[Array, "..."]
+    possible: Bool[Array, "..."]
+
+
+def slip(angle: Float[Array, "..."], numbers: Numbers) -> Slip:
+    """The slip after an impulse in the direction of an angle."""
+    w, v, friction, restitution = numbers
+    d, o = w.diagonal, w.off
+    x, y = jnp.cos(angle), jnp.sin(angle)
+    stiffness = 1 + friction * (o.y * x + o.x * y) / d.z
+    push = -(1 + restitution) * v.z / d.z
+    after_x = v.x * stiffness + push * (o.y + friction * (d.x * x + o.z * y))
+    after_y = v.y * stiffness + push * (o.x + friction * (o.z * x + d.y * y))
+    possible = stiffness > 0
+    return Slip(
+        push / jnp.where(possible, stiffness, 1.0),
+        x * after_y - y * after_x,
+        x * after_x + y * after_y,
+        possible,
+    )
+
+
+@jax.custom_jvp
+def slip_angle(numbers: Numbers) -> Float[Array, "..."]:
+    """The angle of the impulse's tangential part, where it slips; of several such angles that
+    with the least impulse. Any angle where there is none."""
+
+    def part(lower, upper):
+        def turn(_, state):
+            angle, lower, upper = state
+            value, slope = _across(angle, numbers)
+            before = value * first > 0
+            lower, upper = jnp.where(before, angle, lower), jnp.where(before, upper, angle)
+            following = angle - value / jnp.where(slope == 0, 1.0, slope)
+            # At the root round-off decides the side.
+            inside = (following > lower - slack) & (following < upper + slack) & (slope != 0)
+            return jnp.where(inside, following, (lower + upper) / 2), lower, upper
+
+        first, slack = slip(lower, numbers).across, 16 * jnp.finfo(lower.dtype).eps
+        return jax.lax.fori_loop(0, _TURNS, turn, ((lower + upper) / 2, lower, upper))[0]
+
+    like = jnp.broadcast_arrays(*jax.tree.leaves(numbers))[0]
+    edges = jnp.arange(_PARTS + 1, dtype=like.dtype) * (2 * jnp.pi / _PARTS)
+    edges = edges.reshape(-1, *[1] * like.ndim)
+    changes = slip(edges, numbers).across > 0
+    ends = [jnp.broadcast_to(edge, (_PARTS, *like.shape)) for edge in (edges[:-1], edges[1:])]
+    angle = part(*ends)
+    found = slip(angle, numbers)
+    valid = (changes[:-1] != changes[1:]) & found.possible & (found.along <= _round_off(numbers))
+    best = jnp.argmin(jnp.where(valid, found.push, jnp.inf), axis=0, keepdims=True)
+    return jnp.take_along_axis(angle, best, axis=0)[0]
+
+
+@slip_angle.defjvp
+def _(primals, tangents):
+    (numbers,), (rates,) = primals, tangents
+    angle = keep_rule(slip_angle)(numbers)
+    _, change = jax.jvp(lambda numbers: slip(angle, numbers).across, (numbers,), (rates,))
+    _, slope = _across(angle, numbers)
+    return angle, -change / jnp.where(slope == 0, 1.0, slope)
+
+
+def is_slip(angle: Float[Array, "..."], numbers: Numbers) -> Bool[Array, "..."]:
+    """Whether an impulse in the direction of an angle slips against it, to round-off."""
+    found, allowed = slip(angle, numbers), _round_off(numbers)
+    return found.possible & (jnp.abs(found.across) <= allowed) & (found.along <= allowed)
+
+
+def _across(angle, numbers: Numbers):
+    """What is zero, and its rate."""
+    one = jnp.ones_like(angle)
+    return jax.jvp(lambda angle: slip(angle, numbers).across, (angle,), (one,))
+
+
+def _round_off(numbers: Numbers) -> Float[Array, "..."]:
+    """Of the velocities that cancel [m/s]."""
+    w, v, friction, restitution = numbers
+    d, o = w.diagonal, w.off
+    coupling = (jnp.abs(o.x) + jnp.abs(o.y) + friction * (d.x + d.y)) / d.z
+    size = jnp.abs(v.x) + jnp.abs(v.y) + (1 + restitution) * jnp.abs(v.z) * coupling
+    return jax.lax.stop_gradient(128 * jnp.finfo(size.dtype).eps * (1 + friction) * size)
