@@ -31,10 +31,23 @@ def in_lanes(program: Callable, shared: Any, lanes: Any, *, size: int, **options
 
     found = in_parallel(
         program,
-        shared,
+        _strong(shared, lanes),
         jax.tree.map(filled, lanes),
         options=options,
         devices=jax.local_devices(),
         chunk=size,
     )
     return jax.tree.map(lambda leaf: leaf[:n_lanes], found)
+
+
+def _strong(shared: Any, lanes: Any) -> Any:
+    """Shared numbers without a precision of their own, in that of the lanes: a world made of
+    Python's numbers and the same world after a fit share a program then."""
+    floats = [leaf for leaf in jax.tree.leaves(lanes) if jnp.issubdtype(leaf.dtype, jnp.floating)]
+    dtype = jnp.result_type(*floats)
+
+    def strong(leaf):
+        weak = getattr(leaf, "weak_type", False) and jnp.issubdtype(leaf.dtype, jnp.floating)
+        return jnp.asarray(leaf, dtype) if weak else leaf
+
+    return jax.tree.map(strong, shared)
