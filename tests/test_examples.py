@@ -84,6 +84,23 @@ def test_fit_toss(tmp_path):
     assert (tmp_path / "fit_toss.png").stat().st_size > 10_000
 
 
+@pytest.mark.long
+@pytest.mark.parametrize(("n_balls", "least"), [(3, 40), (4, 70)])
+def test_trick_shot(tmp_path, n_balls, least):
+    """Exact derivatives find many shots, whatever the goal; with frozen times of impacts few."""
+    import trick_shot as example
+
+    # The example's own arithmetic is NumPy's.
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        costs, apart, n_solved = example.main(tmp_path, n_balls)
+    assert apart < 1e-12
+    shoot, exact, frozen = ((cost < 1e-4).sum() for cost in costs.values())
+    assert shoot >= least and exact >= least
+    assert frozen <= 15
+    assert len(n_solved) == 25 and (n_solved > 0).all()
+    assert (tmp_path / "trick_shot.png").stat().st_size > 10_000
+
+
 @pytest.mark.slow
 def test_quadrotor_recovery(tmp_path):
     import quadrotor_recovery as example

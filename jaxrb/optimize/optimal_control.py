@@ -115,7 +115,10 @@ class OptimalControl:
         return dataclasses.replace(self, guess=(controls, states))
 
     def rollout(
-        self, controls: Float[Array, "stages n_u"], save: SaveAt | None = None, throw: bool = True
+        self,
+        controls: Float[Array | np.ndarray, "stages n_u"],
+        save: SaveAt | None = None,
+        throw: bool = True,
     ) -> list[Solution]:
         """The simulations of all stages, one after another from the plan's state.
 
