@@ -102,6 +102,23 @@ def test_trick_shot(tmp_path, n_balls, least):
 
 
 @pytest.mark.slow
+def test_racket(tmp_path):
+    import racket as example
+
+    from jaxrb.optimize import RESULTS
+
+    # The example's own arithmetic is NumPy's.
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        solution, bounces, aside, apart = example.main(tmp_path)
+    assert solution.result == RESULTS.successful
+    assert solution.iterations <= 12
+    assert bounces == [1] * 10
+    assert aside < example.DISC
+    assert apart < 1e-9
+    assert (tmp_path / "racket.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
 def test_quadrotor_recovery(tmp_path):
     import quadrotor_recovery as example
 
