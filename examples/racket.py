@@ -131,12 +131,11 @@ def main(out=None):
     finer = dataclasses.replace(plan, method=rb.LGVCI(dt=0.001))
     stages = finer.rollout(solution.controls, rb.SaveAt(final=True, impacts=1))
     bounces = [int(sol.impacts.count) for sol in stages]
-    hits = jnp.concatenate([sol.impacts.position for sol in stages])
-    aside = float(jnp.linalg.norm(hits[:, :2], axis=1).max())
+    hits = np.concatenate([np.asarray(sol.impacts.position) for sol in stages])
+    aside = float(np.linalg.norm(hits[:, :2], axis=1).max())
     apart = float(jnp.abs(missed(stages[-1].final)).max())
-    print(
-        f"{sum(bounces)} bounces, at most {100 * aside:.1f} cm aside; with steps of 1 ms the end is missed by {apart:.1e}"
-    )
+    print(f"{sum(bounces)} bounces, at most {100 * aside:.1f} cm aside", end="; ")
+    print(f"with steps of 1 ms the end is missed by {apart:.1e}")
     if out is not None:
         with mpl.rc_context(rb.viz.STYLE):
             draw(plan, solution.controls, Path(out) / "racket.png")
