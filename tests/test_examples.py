@@ -118,6 +118,23 @@ def test_racket(tmp_path):
     assert (tmp_path / "racket.png").stat().st_size > 10_000
 
 
+@pytest.mark.long
+def test_minimum_time_throw(tmp_path):
+    import minimum_time_throw as example
+
+    # The example's own arithmetic is NumPy's.
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        found, known = example.main(tmp_path)
+    assert all(one.missed < 1e-9 for one in found)
+    assert found[0].kind == "straight"
+    for kind, (time, multiplier) in known.items():
+        soonest = next(one for one in found if one.kind == kind)
+        np.testing.assert_allclose(soonest.time, time, rtol=1e-9)
+        np.testing.assert_allclose(soonest.multiplier, multiplier, rtol=1e-9)
+        assert soonest.multiplier < 0
+    assert (tmp_path / "minimum_time_throw.png").stat().st_size > 10_000
+
+
 @pytest.mark.slow
 def test_quadrotor_recovery(tmp_path):
     import quadrotor_recovery as example
