@@ -136,6 +136,20 @@ def test_minimum_time_throw(tmp_path):
 
 
 @pytest.mark.slow
+def test_sensitivity_map(tmp_path):
+    """Differences grow about five-fold per impact, and nothing fails."""
+    import sensitivity_map as example
+
+    # The example's own arithmetic is NumPy's.
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        maps, medians = example.main(tmp_path, n=24)
+    assert all(np.isfinite(values).all() for values in maps.values())
+    for impacts, expected in ((2, 5e2), (5, 5e4), (10, 2e8)):
+        assert expected / 4 < medians[impacts] < 4 * expected
+    assert (tmp_path / "sensitivity_map.png").stat().st_size > 10_000
+
+
+@pytest.mark.slow
 def test_quadrotor_recovery(tmp_path):
     import quadrotor_recovery as example
 
