@@ -143,3 +143,16 @@ def paper_scene(shape, inertia, normal=(0.0, 0.0, 1.0), mass=1.0):
         angular_momentum=[[4.0, -4.0, 4.0]],
     )
     return world, state
+
+
+def control_gradient(flown):
+    """Of the sum of squares by all controls, from linearised stages, from the last one on; its
+    shape is (stages, n_u)."""
+    n_u = flown.defect_by.shape[-1] - flown.defect.shape[-1]
+    costate = 2 * flown.terminal_cost_by[-1].T @ flown.terminal_cost[-1]
+    gradient = []
+    for k in reversed(range(len(flown.defect))):
+        both = 2 * flown.residual_by[k].T @ flown.residual[k] + flown.defect_by[k].T @ costate
+        gradient.append(both[:n_u])
+        costate = both[n_u:]
+    return np.array(gradient[::-1])

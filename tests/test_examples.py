@@ -1,11 +1,13 @@
 """Each example does what its header promises."""
 
+import dataclasses
 import sys
 from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
+from helpers import control_gradient
 from scipy.integrate import solve_ivp
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
@@ -147,6 +149,51 @@ def test_sensitivity_map(tmp_path):
     for impacts, expected in ((2, 5e2), (5, 5e4), (10, 2e8)):
         assert expected / 4 < medians[impacts] < 4 * expected
     assert (tmp_path / "sensitivity_map.png").stat().st_size > 10_000
+
+
+@pytest.mark.long
+def test_flight_between_poses(tmp_path):
+    import flight_between_poses as example
+
+    from jaxrb.optimize import RESULTS
+
+    # The example's own arithmetic is NumPy's.
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        solution, again, ends, hovering = example.main(tmp_path)
+        gradient, differences = gradients(example.problem(), example.missed, solution.controls)
+    np.testing.assert_allclose(gradient, differences, rtol=0, atol=1e-7 * np.abs(gradient).max())
+    assert solution.result == again.result == RESULTS.successful
+    assert solution.iterations <= 20 and again.iterations <= 4
+    assert solution.defects < 1e-10
+    for missed, bounces in ends:
+        assert bounces == 1
+        assert missed < 1e-9
+    # What a step of 10 ms costs.
+    assert np.abs(again.controls - solution.controls).max() < 1e-3
+    assert solution.cost < 0.5 * hovering
+    assert (tmp_path / "flight_between_poses.png").stat().st_size > 10_000
+
+
+def gradients(plan, missed, controls):
+    """Derivatives of the cost along random directions of the controls, with the end as a cost: by
+    the stages' Jacobians, and by differences of simulations."""
+    from jaxrb.optimize.control_search import Search
+    from jaxrb.optimize.stages import Policy, Programs
+
+    soft = dataclasses.replace(plan, terminal=None, terminal_cost=missed)
+    programs = Programs.of(soft)
+    rng = np.random.default_rng(0)
+    # Away from the end that is prescribed, where it costs something.
+    aside = controls + 0.02 * rng.normal(size=controls.shape)
+    at = Search(soft, programs, free_nodes=False).begin((aside, None))
+    directions = rng.normal(size=(8, *controls.shape))
+    directions /= np.linalg.norm(directions, axis=(1, 2), keepdims=True)
+    d = 1e-5
+    both = np.concatenate([aside + d * directions, aside - d * directions])
+    still = Policy(both, np.zeros((16, plan.stages, controls.shape[1], 12)))
+    costs = programs.rollouts(soft.state, still, at.nodes).cost
+    along = np.tensordot(directions, control_gradient(at.known), 2)
+    return along, (costs[:8] - costs[8:]) / (2 * d)
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import control_gradient
 
 import jaxrb as rb
 from jaxrb import optimize as ro
@@ -94,7 +95,7 @@ def test_gradient_through_impacts(hop):
     directions = rng.normal(size=(8, *hop.controls.shape))
     # A tilt grows a hundredfold with each bounce, too much for differences over more than two.
     directions[:, :-2, 3:] = 0.0
-    gradient = chain(at.known)
+    gradient = control_gradient(at.known)
     d = 1e-6
     both = np.concatenate([at.controls + d * directions, at.controls - d * directions])
     still = Policy(both, np.zeros((16, STAGES, 6, 12)))
@@ -102,17 +103,6 @@ def test_gradient_through_impacts(hop):
     differences = (costs[:8] - costs[8:]) / (2 * d)
     exact = np.tensordot(directions, gradient, 2)
     np.testing.assert_allclose(exact, differences, rtol=0, atol=1e-7 * np.abs(gradient).max())
-
-
-def chain(flown):
-    """The gradient of the sum of squares by all controls, stage by stage from the end."""
-    at_end = flown.terminal_cost_by[-1].T @ flown.terminal_cost[-1]
-    gradient, costate = [], 2 * at_end
-    for k in reversed(range(STAGES)):
-        both = 2 * flown.residual_by[k].T @ flown.residual[k] + flown.defect_by[k].T @ costate
-        gradient.append(both[:6])
-        costate = both[6:]
-    return np.array(gradient[::-1])
 
 
 def test_descent_without_nodes(hop):
