@@ -42,6 +42,8 @@ def jacobian(state, t1):
 def norms(states, times):
     """Of many states: the norm of each Jacobian, and the numbers of impacts."""
     by_state, count = jacobian(states, jnp.asarray(times))
+    # By NumPy: singular values in several XLA programs at once can make its threads wait for each
+    # other for ever.
     return np.linalg.norm(by_state, ord=2, axis=(1, 2)), np.asarray(count)
 
 
