@@ -41,6 +41,10 @@ def parallel_vmap(
     On several devices the lanes are sharded over them; on one CPU they are cut into chunks that
     run on all cores. Inside jit or grad it is `jax.vmap`, over all devices.
 
+    On a CPU a singular value decomposition in the function, as of `jnp.linalg.norm(ord=2)`, of
+    matrices larger than 3 x 3 can make XLA (jaxlib 0.10.1) wait for ever where several chunks run
+    at once: return the matrices, and decompose them with NumPy.
+
     Args:
         function: of trees of arrays.
         in_axes: 0 for an argument with a leading axis over the lanes, None for one that all lanes
