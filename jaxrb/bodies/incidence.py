@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
+import abc
+from typing import Any
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool
+from jaxtyping import Array, Bool, Int
 
 
-class Incidence(eqx.Module):
-    """Of each of a row of contacts, or of rows of joints, the body on one side.
+class AbstractIncidence(eqx.Module):
+    """Of each of a row of contacts, or of rows of joints, the body on one side."""
+
+    bodies: eqx.AbstractVar[Any]
+
+    @abc.abstractmethod
+    def gather(self, tree) -> Any:
+        """What leaves with one entry a body hold, with one entry a contact."""
+
+    @abc.abstractmethod
+    def scatter(self, tree, n_bodies: int) -> Any:
+        """The sums over the contacts of each body."""
+
+    def chosen(self, which: Bool[Array, " n_contacts"], n_bodies: int) -> Bool[Array, " n_bodies"]:
+        """Which body is at the one contact for which `which` holds, if any."""
+        own = jnp.sum(jnp.where(which, jnp.asarray(self.bodies, jnp.int32), 0), dtype=jnp.int32)
+        return (jnp.arange(n_bodies, dtype=jnp.int32) == own) & jnp.any(which)
+
+
+class Incidence(AbstractIncidence):
+    """The incidence of rows that stay.
 
     Attributes:
         bodies: in the order of the phase; -1 is the world, which is no body.
@@ -42,11 +64,6 @@ class Incidence(eqx.Module):
 
         return jax.tree.map(total, tree)
 
-    def chosen(self, which: Bool[Array, " n_contacts"], n_bodies: int) -> Bool[Array, " n_bodies"]:
-        """Which body is at the one contact for which `which` holds, if any."""
-        own = jnp.sum(jnp.where(which, jnp.asarray(self.bodies, jnp.int32), 0), dtype=jnp.int32)
-        return (jnp.arange(n_bodies, dtype=jnp.int32) == own) & jnp.any(which)
-
     def _table(self, n_bodies: int) -> np.ndarray:
         """The contacts of each body in a row, filled up with the number of contacts."""
         rows = np.flatnonzero(np.array(self.bodies) >= 0)
@@ -56,3 +73,21 @@ class Incidence(eqx.Module):
         table = np.full((n_bodies, count.max()), len(self.bodies))
         table[bodies[order], place] = rows[order]
         return table
+
+
+class VaryingIncidence(AbstractIncidence):
+    """The incidence of rows that are chosen while a program runs.
+
+    Attributes:
+        bodies: in the order of the phase, none of them the world.
+    """
+
+    bodies: Int[Array, " n_contacts"]
+
+    def gather(self, tree):
+        return jax.tree.map(lambda leaf: leaf.at[self.bodies].get(mode="promise_in_bounds"), tree)
+
+    def scatter(self, tree, n_bodies: int):
+        """By comparison: of few rows."""
+        here = jnp.arange(n_bodies, dtype=jnp.int32)[:, None] == self.bodies[None]
+        return jax.tree.map(lambda leaf: jnp.sum(jnp.where(here, leaf[None], 0.0), axis=1), tree)

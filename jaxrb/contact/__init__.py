@@ -9,5 +9,6 @@ from .concatenated import all_contacts as all_contacts
 from .half_spaces import AtHalfSpaces as AtHalfSpaces, HalfSpaceContacts as HalfSpaceContacts
 from .joint_limits import JointLimits as JointLimits, Stops as Stops
 from .moving import Moving as Moving
+from .near import NearContacts as NearContacts, alone as alone, is_large as is_large
 from .obstacles import flat_at_rest as flat_at_rest
 from .single import SingleContact as SingleContact

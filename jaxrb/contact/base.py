@@ -131,6 +131,17 @@ class AbstractContactSet(eqx.Module):
     @abc.abstractmethod
     def _find(self, t: Float[Array, ""], phase: Phase) -> AbstractContacts: ...
 
+    def leeway(self, phase: Phase) -> Float[Array, " number"] | None:
+        """How far all bodies can move from a phase before they touch at a contact, at least [m].
+
+        Infinite at a contact that another one repeats; None if no bound is known.
+        """
+        return None
+
+    def only(self, numbers: Int[Array, " n"]) -> AbstractContactSet | None:
+        """The contacts of these numbers alone, in a row; None if they are only known together."""
+        return None
+
     def unproved(self) -> str | None:
         """What of it has no bound by which flights are proved free of impacts; None if all has."""
         return type(self).__name__
@@ -194,3 +205,8 @@ class AbstractContactSet(eqx.Module):
     def _views(self, clearance: Clearance, found: Any, phase: Phase) -> list[View]:
         """The flight from a clearance to a phase, whose contacts were found."""
         raise NotImplementedError
+
+
+def partners_vary() -> ValueError:
+    """What to raise where the bodies of contacts that vary are asked for."""
+    return ValueError("The contacts vary: of which bodies they are is not known beforehand.")

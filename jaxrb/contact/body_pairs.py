@@ -13,12 +13,12 @@ from jaxtyping import Array, Float
 
 from ..bodies import Phase
 from ..math import Quat, Vec3, cross, dot, norm, rotate, rotate_inverse
-from .base import AbstractContactSet
+from .base import AbstractContactSet, partners_vary
 from .clearance import Clearance, Reach, Separation, View
 from .colliders import AbstractCollider
 from .narrow_phase import may_fail, patch, separation
 from .patches import n_places
-from .points import ContactPoints, Incidence, Points
+from .points import ContactPoints, Incidence, Points, VaryingIncidence
 
 Pairs = tuple[tuple[int, int], ...]
 # Of both bodies of each contact the position and the orientation.
@@ -49,6 +49,22 @@ class BodyContacts(AbstractContactSet):
         found = closest(self.colliders, *self._poses(phase))
         sides = (Points(side, *own) for side, own in zip(self._sides(), found.sides, strict=True))
         return ContactPoints(found.gap, found.round_off, found.normal, tuple(sides))
+
+    def leeway(self, phase):
+        """Half of what is between the balls about both bodies, as both may move."""
+        if n_points(self.colliders) > 1 or self.unproved() is not None:
+            return None
+        x, y = (side.gather(phase.position) for side in self._sides())
+        first, second = (reach(collider) for collider in self.colliders)
+        return 0.5 * (norm(x - y) - first.ball - second.ball)
+
+    def only(self, numbers):
+        if n_points(self.colliders) > 1:
+            return None
+        colliders = jax.tree.map(lambda leaf: leaf[numbers], self.colliders)
+        bodies = jnp.asarray(self.pairs, jnp.int32)[numbers]
+        sides = (VaryingIncidence(bodies[:, 0]), VaryingIncidence(bodies[:, 1]))
+        return BodiesInRow(colliders, sides)
 
     def unproved(self):
         known = all(collider.has_support for collider in self.colliders)
@@ -106,6 +122,31 @@ class BodyContacts(AbstractContactSet):
         low = height(first, rotate_inverse(q, -normal))
         high = height(second, rotate_inverse(p, normal))
         return self._apart(normal, poses) - low - high
+
+
+class BodiesInRow(AbstractContactSet):
+    """Some contacts of solids of one kind with solids of one other, in a row that varies."""
+
+    colliders: tuple[AbstractCollider, AbstractCollider]  # stacked, one for each contact
+    sides: tuple[VaryingIncidence, VaryingIncidence]
+
+    @property
+    def shape(self):
+        return self.sides[0].bodies.shape
+
+    @property
+    def partners(self):
+        raise partners_vary()
+
+    @property
+    def searched(self):
+        return may_fail(self.colliders)
+
+    def _find(self, t, phase):
+        first, second = (side.gather((phase.position, phase.orientation)) for side in self.sides)
+        found = closest(self.colliders, first, second)
+        sides = (Points(side, *own) for side, own in zip(self.sides, found.sides, strict=True))
+        return ContactPoints(found.gap, found.round_off, found.normal, tuple(sides))
 
 
 class Closest(NamedTuple):

@@ -22,9 +22,16 @@ from ..math import Vec3, cross, dot, norm, rotate_inverse, zeros_like
 from ..shapes import AbstractSolid, HalfSpace
 from ..shapes.base import components
 from ..shapes.csg.extremum import Searched
-from .base import AbstractContacts, AbstractContactSet, Chosen, ContactKinematics, Surface
+from .base import (
+    AbstractContacts,
+    AbstractContactSet,
+    Chosen,
+    ContactKinematics,
+    Surface,
+    partners_vary,
+)
 from .clearance import Clearance, Reach, Separation, View
-from .points import ContactPoints, Incidence, Points
+from .points import ContactPoints, Incidence, Points, VaryingIncidence
 from .single import at
 
 
@@ -160,15 +167,18 @@ class HalfSpaceContacts(AbstractContactSet):
         along = dot(normal, _expand(phase.position, 1))
         offset = _expand(self.offset, 0)
         normal, in_body, along, offset = self._for_each_part((normal, in_body, along, offset))
-        gap = along - offset - height
-        scale = jnp.abs(along) + jnp.abs(offset) + jnp.abs(height)
-        return AtHalfSpaces(
-            gap,
-            8 * jnp.finfo(gap.dtype).eps * scale,
-            normal,
-            point,
-            cross(point, in_body),
-        )
+        gap, round_off = _gap(along, offset, height)
+        return AtHalfSpaces(gap, round_off, normal, point, cross(point, in_body))
+
+    def only(self, numbers):
+        parts = [part for parts in self.shapes for part in parts]
+        if len(parts) > 1:
+            return None
+        n_planes = jnp.int32(len(self.obstacles))
+        body, plane = jax.lax.div(numbers, n_planes), jax.lax.rem(numbers, n_planes)
+        part = jax.tree.map(lambda leaf: leaf[body], parts[0])
+        normal, offset = jax.tree.map(lambda leaf: leaf[plane], (self.normal, self.offset))
+        return HalfSpacesInRow(part, normal, offset, VaryingIncidence(body))
 
     def unproved(self):
         return None
@@ -222,6 +232,48 @@ class HalfSpaceContacts(AbstractContactSet):
 
     def _for_each_part(self, tree):
         return _join([tree] * self.n_parts, axis=1)
+
+
+class HalfSpacesInRow(AbstractContactSet):
+    """Some contacts of bodies with half-spaces, in a row that varies."""
+
+    part: AbstractSolid  # of each contact, components with a trailing axis of length 1
+    normal: Vec3  # unit, components (n_contacts,)
+    offset: Float[Array, " n_contacts"]  # [m]
+    bodies: VaryingIncidence
+
+    @property
+    def shape(self):
+        return self.offset.shape
+
+    @property
+    def partners(self):
+        raise partners_vary()
+
+    @property
+    def searched(self):
+        return isinstance(self.part, Searched)
+
+    def _find(self, t, phase):
+        position, orientation = self.bodies.gather((phase.position, phase.orientation))
+        in_body = rotate_inverse(orientation, self.normal)
+        height, point = jax.tree.map(
+            lambda leaf: jnp.broadcast_to(leaf, (*self.shape, 1))[:, 0],
+            self.part.support_map(_expand(-in_body, 1)),
+        )
+        gap, round_off = _gap(dot(self.normal, position), self.offset, height)
+        sides = (Points(self.bodies, point, cross(point, in_body)),)
+        return ContactPoints(gap, round_off, self.normal, sides)
+
+
+def _gap(
+    along: Float[Array, "..."], offset: Float[Array, "..."], height: Float[Array, "..."]
+) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
+    """The gap of a body whose centre is at a height along the normal of a half-space, and its
+    round-off [m]."""
+    gap = along - offset - height
+    scale = jnp.abs(along) + jnp.abs(offset) + jnp.abs(height)
+    return gap, 8 * jnp.finfo(gap.dtype).eps * scale
 
 
 def _reach(solids: list[tuple[AbstractSolid, ...]]) -> Reach:

@@ -8,7 +8,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..bodies import Inertial, Phase
-from ..bodies.incidence import Incidence as Incidence
+from ..bodies.incidence import (
+    AbstractIncidence,
+    Incidence as Incidence,
+    VaryingIncidence as VaryingIncidence,
+)
 from ..math import Vec3, dot, norm, zeros_like
 from .base import AbstractContacts, Chosen, ContactKinematics, Surface
 from .single import at
@@ -17,7 +21,7 @@ from .single import at
 class Points(eqx.Module):
     """The points of bodies on one side of a row of contacts; components of shape (n_contacts,)."""
 
-    incidence: Incidence
+    incidence: AbstractIncidence
     point: Vec3  # from the centre of mass, body frame [m]
     lever: Vec3  # rho x R^T n, body frame [m]
 

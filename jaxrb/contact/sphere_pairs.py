@@ -15,9 +15,15 @@ from jaxtyping import Array, Bool, Float
 
 from ..bodies import Phase
 from ..math import Quat, Vec3, direction, dot, norm, rotate_inverse, zeros_like
-from .base import AbstractContacts, AbstractContactSet, Chosen, ContactKinematics
+from .base import (
+    AbstractContacts,
+    AbstractContactSet,
+    Chosen,
+    ContactKinematics,
+    partners_vary,
+)
 from .clearance import Clearance, Separation, View
-from .points import ContactPoints, Incidence, Points
+from .points import ContactPoints, Incidence, Points, VaryingIncidence
 from .single import at
 
 
@@ -117,6 +123,23 @@ class BallContacts(AbstractContactSet):
         round_off = 8 * jnp.finfo(gap.dtype).eps * (_columns(size) + _rows(size) + radii)
         return BetweenBalls(gap, round_off, normal, safe, self.radius, orientation, self.start)
 
+    def leeway(self, phase):
+        """Of the upper half of the square; half the gap, as both balls may move."""
+        n = self.radius.shape[0]
+        position = jax.tree.map(lambda leaf: leaf[self.start : self.start + n], phase.position)
+        gap = (
+            norm(_columns(position) - _rows(position)) - _columns(self.radius) - _rows(self.radius)
+        )
+        return jnp.where(np.triu(np.ones((n, n), bool), 1), 0.5 * gap, jnp.inf).reshape(-1)
+
+    def only(self, numbers):
+        n = jnp.int32(self.radius.shape[0])
+        first, second = (
+            (VaryingIncidence(ball + self.start), VaryingIncidence(ball).gather(self.radius))
+            for ball in (jax.lax.div(numbers, n), jax.lax.rem(numbers, n))
+        )
+        return BallsInRow((first[0], second[0]), (first[1], second[1]))
+
     def unproved(self):
         return None
 
@@ -167,6 +190,71 @@ class BallContacts(AbstractContactSet):
         passing = nearest - sag - radii >= -tolerance
         proof = clearance.proof(self._views(clearance, found, phase), duration, growth, tolerance)
         return proof._replace(holds=proof.holds | passing | self._itself)
+
+
+class BetweenBallsInRow(AbstractContacts):
+    """Contacts of balls, in a row."""
+
+    gap: Float[Array, " n_contacts"]
+    round_off: Float[Array, " n_contacts"]
+    distance: Float[Array, " n_contacts"]  # of the centres [m]
+    with_points: ContactPoints  # the same contacts
+
+    def _kinematics(self, phase, inertial):
+        first, second = (
+            side.incidence.gather((inertial.velocity(phase), inertial.mass))
+            for side in self.with_points.sides
+        )
+        relative = first[0] - second[0]
+        rate = dot(self.with_points.normal, relative)
+        across = jnp.maximum(dot(relative, relative) - rate**2, 0.0)
+        return ContactKinematics(rate, 1 / first[1] + 1 / second[1], across / self.distance)
+
+    def _push(self, phase, impulse, where, inertial):
+        return self.with_points._push(phase, impulse, where, inertial)
+
+    def _chosen(self, phase, which):
+        return self.with_points._chosen(phase, which)
+
+    def points(self):
+        return (self.with_points,)
+
+
+class BallsInRow(AbstractContactSet):
+    """Some contacts of balls, in a row that varies."""
+
+    sides: tuple[VaryingIncidence, VaryingIncidence]
+    radii: tuple[Float[Array, " n_contacts"], Float[Array, " n_contacts"]]  # [m]
+
+    @property
+    def shape(self):
+        return self.radii[0].shape
+
+    @property
+    def partners(self):
+        raise partners_vary()
+
+    @property
+    def searched(self):
+        return False
+
+    def _find(self, t, phase):
+        (x, turn), (y, other) = (
+            side.gather((phase.position, phase.orientation)) for side in self.sides
+        )
+        normal, distance = direction(x - y)
+        safe = jnp.where(distance > 0, distance, 1.0)
+        radii = self.radii[0] + self.radii[1]
+        round_off = 8 * jnp.finfo(distance.dtype).eps * (norm(x) + norm(y) + radii)
+        none = zeros_like(normal)
+        arms = (
+            -rotate_inverse(turn, normal) * self.radii[0],
+            rotate_inverse(other, normal) * self.radii[1],
+        )
+        sides = tuple(Points(side, arm, none) for side, arm in zip(self.sides, arms, strict=True))
+        gap = distance - radii
+        points = ContactPoints(gap, round_off, normal, sides)
+        return BetweenBallsInRow(gap, round_off, safe, points)
 
 
 def _columns(tree):

@@ -88,7 +88,7 @@ def trajectory(
     that has more impacts than the layout allows for ends with a result code.
     """
     plan, _, wanted, backend = program
-    if is_wanted(backend, wanted, plan):
+    if not scene.events.near and is_wanted(backend, wanted, plan):
         arguments = (scene.grid, scene.events, scene.times, course, status)
         return forward(plan, wanted, backend, *arguments)
     if not wanted.anything:
@@ -326,6 +326,15 @@ class _Logged(NamedTuple):
         """Whether the flight ended before its step, with an event or without."""
         return self.number != WHOLE
 
+    def at(self, events: AbstractEvents) -> AbstractEvents:
+        """The events at the contact of this one, where it is found alone."""
+        return events.alone(jnp.maximum(self.number, 0) >> 2) if events.near else events
+
+    def event(self, events: AbstractEvents, contacts: AbstractContacts | None) -> Event:
+        """The event, at one of the contacts of these events."""
+        like = jnp.zeros(1) if contacts is None else contacts.gap
+        return Event.of(self.number, like, events.system.numbers)
+
 
 class _End(NamedTuple):
     """The states at the end of a flight, before and after the event that it may end with."""
@@ -350,7 +359,7 @@ def _fly_to_event(
     The duration of a flight that ends with an event is the root that was located of the event's
     function, such as a gap: its value is the planned one, its derivative that of the root.
     """
-    end = _fly(scheme, logged.mode, planned, scene, course)
+    end = _fly(scheme, logged, planned, scene, course)
     return _reset(logged, end, planned, scene, course)
 
 
@@ -367,7 +376,7 @@ def _(scheme, primals, tangents):
 
     # The end of the flight is linearised once along what is given, and once along its duration.
     one = opaque_one(course.step, duration.dtype)
-    fly = partial(_fly, scheme, logged.mode)
+    fly = partial(_fly, scheme, logged)
     end, dend = sparse_jvp(partial(fly, duration), (scene, course), (dscene, dcourse))
     dend = compute_once(dend, one)
     along_duration = lambda d: fly(d, scene, course)  # noqa: E731
@@ -375,8 +384,9 @@ def _(scheme, primals, tangents):
 
     def root(end, duration, scene, course):
         t = course.time(scene.grid) + duration
-        event = _event(logged, end.contacts)
-        return scene.events.root(t, end.phase, end.contacts, event, end.mode)
+        events = logged.at(scene.events)
+        event = logged.event(events, end.contacts)
+        return events.root(t, end.phase, end.contacts, event, end.mode)
 
     still = jnp.zeros_like(duration)
     arguments = (end, duration, scene, course)
@@ -404,18 +414,13 @@ class _Arrival(NamedTuple):
 
 
 def _fly(
-    scheme: AbstractFlow, known: Mode, duration: Float[Array, ""], scene: Scene, course: Course
+    scheme: AbstractFlow, logged: _Logged, duration: Float[Array, ""], scene: Scene, course: Course
 ) -> _Arrival:
-    events = scene.events
+    events = logged.at(scene.events)
     t = course.time(scene.grid)
-    end = events.flow(scheme, t, duration, course.phase, course.mode, known)
+    end = events.flow(scheme, t, duration, course.phase, course.mode, logged.mode)
     contacts = events.contacts_after(end, t + duration)
     return _Arrival(end.phase, contacts, end.work, end.mode)
-
-
-def _event(logged: _Logged, contacts: AbstractContacts | None) -> Event:
-    like = jnp.zeros(1) if contacts is None else contacts.gap
-    return Event.of(logged.number, like)
 
 
 def _reset(
@@ -423,8 +428,9 @@ def _reset(
 ) -> _End:
     """The world after the event that a flight may end with."""
     t = course.time(scene.grid) + duration
-    event = _event(logged, end.contacts)
-    after = scene.events.reset(
+    events = logged.at(scene.events)
+    event = logged.event(events, end.contacts)
+    after = events.reset(
         t, end.phase, end.contacts, event, logged.resolution, end.mode, logged.mode
     )
     return _End(end.phase, after.phase, after.mode, duration, end.work)

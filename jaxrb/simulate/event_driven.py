@@ -17,7 +17,7 @@ from .._validate import (
     step_size,
 )
 from ..bodies import ConstantForce, State
-from ..contact import HalfSpaceContacts, flat_at_rest
+from ..contact import HalfSpaceContacts, flat_at_rest, is_large
 from ..flows import AbstractFlow, ExactFlight, LieVariational
 from .detectors import EndOfStep, Interior
 from .differentiate import CheckpointLayout
@@ -218,6 +218,9 @@ class EventDriven(AbstractMethod):
             continuous=self.dt is None,
         )
         events = self.events(system, grid.dt)
+        if isinstance(events, AbstractImpacts) and self.detect == "end" and backend != "kernel":
+            assert system.contacts is not None
+            events = dataclasses.replace(events, looks_near=is_large(system.contacts, phase))
         layout = self._blocks(n_bodies, grid.capacity, events.remembers)
         return fly(plan, layout, events, phase, code, grid, times, wanted, backend)
 

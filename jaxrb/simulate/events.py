@@ -10,9 +10,10 @@ what happens at an event is written once.
 from __future__ import annotations
 
 import abc
+import dataclasses
 import enum
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Self
 
 import equinox as eqx
 import jax
@@ -21,7 +22,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from ..bodies import Phase
-from ..contact import AbstractContacts
+from ..contact import AbstractContacts, alone
 from ..flows import AbstractFlow, Step
 from .results import Code
 from .system import System
@@ -44,19 +45,31 @@ class Event(NamedTuple):
 
     kind: Int[Array, ""]
     contact: Contacts  # the one contact; none where nothing happens
+    # The number of the contact, where the mask is over few contacts (see `AbstractEvents.alone`).
+    alone: Int[Array, ""] | None = None
 
     @property
     def number(self) -> Int[Array, ""]:
         """Kind and contact in one number; the event must happen."""
-        order = jnp.arange(self.contact.size, dtype=jnp.int32).reshape(self.contact.shape)
-        index = jnp.sum(jnp.where(self.contact, order, 0), dtype=jnp.int32)
+        index = self.alone
+        if index is None:
+            order = jnp.arange(self.contact.size, dtype=jnp.int32).reshape(self.contact.shape)
+            index = jnp.sum(jnp.where(self.contact, order, 0), dtype=jnp.int32)
         return (index << 2) | self.kind
 
     @staticmethod
-    def of(number: Int[Array, ""], like: Array) -> Event:
-        """The event of a number, with a mask of the shape of `like`; of -1 none."""
-        order = jnp.arange(like.size, dtype=jnp.int32).reshape(like.shape)
-        return Event(number & 3, order == (number >> 2))
+    def of(number: Int[Array, ""], like: Array, numbers: Int[Array, " n"] | None = None) -> Event:
+        """The event of a number, with a mask of the shape of `like`; of -1 none.
+
+        Args:
+            number: kind and contact.
+            like: an array of the shape of the mask.
+            numbers: of each contact that it has, where these are not all.
+        """
+        order = jnp.arange(like.size, dtype=jnp.int32) if numbers is None else numbers
+        index = number >> 2
+        alone = None if numbers is None else jnp.maximum(index, 0)
+        return Event(number & 3, order.reshape(like.shape) == index, alone)
 
 
 # Bodies that may penetrate at the start do so from this part of the depth on; what is nearer to the
@@ -144,6 +157,22 @@ class AbstractEvents(eqx.Module):
     @property
     def deferred(self) -> bool:
         return False
+
+    @property
+    def near(self) -> bool:
+        """Whether events are looked for among contacts that are near, and happen at contacts that
+        are found alone."""
+        return False
+
+    def alone(self, number: Int[Array, ""]) -> Self:
+        """The events at a few contacts, among which is the one of a number."""
+        assert self.system.contacts is not None
+        system = self.system.among(*alone(self.system.contacts, number))
+        return dataclasses.replace(self, system=system)
+
+    def at(self, event: Event) -> Self:
+        """The events at the contacts of the mask of an event."""
+        return self if event.alone is None else self.alone(event.alone)
 
     @abc.abstractmethod
     def initial_mode(self, t: Float[Array, ""], phase: Phase) -> Mode:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from ..bodies import Phase
-from ..contact import AbstractContacts, ContactKinematics, HalfSpaceContacts
+from ..contact import AbstractContacts, ContactKinematics, HalfSpaceContacts, NearContacts
 from ..impact.laws import push_along_normal
+from ..math.rarely import if_any
 from .events import AbstractEvents, Contacts, Event, Guards, Kind, Reset
 from .results import Code
 from .system import System
@@ -22,10 +25,12 @@ class AbstractImpacts(AbstractEvents):
 
     Attributes:
         tolerance: of gaps.
+        looks_near: whether the loop looks for impacts among contacts that are near.
     """
 
     system: System
     tolerance: Tolerance = eqx.field(static=True)
+    looks_near: bool = eqx.field(static=True, default=False, kw_only=True)
 
     def initial_mode(self, t, phase):
         return None
@@ -40,6 +45,54 @@ class AbstractImpacts(AbstractEvents):
     def guards(self, t, end, contacts, mode, dt):
         motion = contacts.kinematics(end, self.system.inertial)
         return impact_guards(t, end, contacts, motion, self.system, self.tolerance, dt)
+
+    @property
+    def near(self):
+        return self.looks_near
+
+    def look(
+        self, near: NearContacts, t: Float[Array, ""], end: Phase, dt: Float[Array, ""]
+    ) -> tuple[AbstractImpacts, AbstractContacts, Guards]:
+        """The guards at the end of a trial, by the contacts that are near, or by all of them if
+        more are near than a list has places; and what holds the contact of the impact that may
+        happen there, which is all that a reset needs.
+
+        Args:
+            near: a list of contacts, complete at the end unless it has too few places.
+            t: time there [s].
+            end: the phase there.
+            dt: step size [s].
+        """
+
+        def guards(events: AbstractImpacts, t, end, dt) -> tuple[Guards, Int[Array, ""]]:
+            contacts = events.contacts(t, end)
+            found = events.guards(t, end, contacts, None, dt)
+            here = found.event.contact
+            order = events.system.numbers
+            order = jnp.arange(here.size, dtype=jnp.int32) if order is None else order
+            # A list may hold a contact more than once.
+            number = jnp.max(jnp.where(here, order.reshape(here.shape), -1))
+            unknown = found.event._replace(contact=jnp.zeros(1, bool))
+            return dataclasses.replace(found, event=unknown), number
+
+        def by_all(near: NearContacts, events: AbstractImpacts, *where):
+            return guards(events, *where)
+
+        def by_near(near: NearContacts, events: AbstractImpacts, *where):
+            assert events.system.contacts is not None
+            among = events.system.among(*near.among(events.system.contacts))
+            return guards(dataclasses.replace(events, system=among), *where)
+
+        crowded = ~near.complete(end)
+        found, number = if_any(crowded, by_all, by_near, near, self, t, end, dt)
+        one = self.alone(jnp.maximum(number, 0))
+        contacts = one.contacts(t, end)
+        assert contacts is not None
+        event = Event.of((number << 2) | Kind.IMPACT, contacts.gap, one.system.numbers)
+        allowed, motion = one.gap_tolerance(contacts), contacts.kinematics(end, one.system.inertial)
+        steep = transversality(t, end, motion, allowed, one.system)
+        steep = jnp.min(jnp.where(event.contact, steep, jnp.inf))
+        return one, contacts, dataclasses.replace(found, transversality=steep, event=event)
 
 
 class Impacts(AbstractImpacts):
@@ -124,10 +177,6 @@ def impact_guards(
 
 def least(values: Float[Array, "..."], system: System) -> Contacts:
     """A mask of the least finite value; of equal ones the first in the order of the world."""
-    if system.ranks is None:
-        order = jnp.arange(values.size, dtype=jnp.int32)
-    else:
-        order = jnp.asarray(system.ranks, jnp.int32)
-    order = order.reshape(values.shape)
+    order = system.order(values.shape)
     lowest = (values == jnp.min(values)) & (values < jnp.inf)
-    return lowest & (order == jnp.min(jnp.where(lowest, order, values.size)))
+    return lowest & (order == jnp.min(jnp.where(lowest, order, jnp.iinfo(order.dtype).max)))

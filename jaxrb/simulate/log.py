@@ -38,8 +38,8 @@ class Log(eqx.Module):
     def empty(n_arcs: int, limit: int, events: AbstractEvents, course: Course) -> Log:
         """A log in which nothing is written; its durations have the dtype of the course."""
         zero = jnp.zeros(n_arcs, course.remaining.dtype)
-        contacts = jax.eval_shape(events.contacts, course.remaining, course.phase)
-        n_contacts = 1 if contacts is None else contacts.gap.size
+        contacts = events.system.contacts
+        n_contacts = 1 if contacts is None else contacts.number
         # Reverse mode keeps the log of the whole trajectory.
         flights = jnp.zeros(n_arcs, _integer(limit))
         number = jnp.full(n_arcs, WHOLE, _integer(4 * n_contacts))
@@ -102,13 +102,18 @@ def _written(here: Bool[Array, " n_arcs"], old, new):
 
 def no_event(events: AbstractEvents, course: Course) -> Event:
     """An event at no contact, in the shape of all."""
+    none, number = jnp.zeros((), jnp.int32), None
+    if events.near:
+        events, number = events.alone(none), none
     contacts = jax.eval_shape(events.contacts, course.remaining, course.phase)
-    return Event(jnp.zeros((), jnp.int32), jnp.zeros(contacts.gap.shape, bool))
+    return Event(none, jnp.zeros(contacts.gap.shape, bool), number)
 
 
 def resolve_nothing(events: AbstractEvents, course: Course):
     """What `resolve` gives, of no event: its shapes."""
     if not events.deferred:
         return None, None
+    event = no_event(events, course)
+    events = events.at(event)
     contacts = events.contacts(jnp.zeros_like(course.remaining), course.phase)  # for shapes alone
-    return events.resolve(course.phase, contacts, no_event(events, course))
+    return events.resolve(course.phase, contacts, event)

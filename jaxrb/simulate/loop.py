@@ -16,11 +16,12 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool
 
-from ..contact import AbstractContacts
+from ..contact import AbstractContacts, NearContacts
 from ..math import tree_where, zeros_like
 from .course import Course, Status
 from .detectors import Trial
 from .events import AbstractEvents, Event, Reset
+from .impact_events import AbstractImpacts
 from .log import Log, no_event
 from .progress import report
 from .recorder import Times
@@ -39,6 +40,7 @@ class _Carry(eqx.Module):
     inspected: object  # the state of the detector
     waiting: Event | None  # the event whose impulse is still to be found; None if none ever is
     log: Log | None
+    near: NearContacts | None  # the contacts that are near; None where all are looked at
     stopped: Bool[Array, ""] | None  # before a flight into which a time falls; None without one
 
 
@@ -71,7 +73,12 @@ def advance(
     """
     like = course.remaining
     zero, no = jnp.zeros_like(like), jnp.zeros((), bool)
-    contacts = events.contacts(course.time(grid), course.phase)
+    near = contacts = None
+    if events.near:
+        assert events.system.contacts is not None
+        near = NearContacts.none(events.system.contacts, course.phase)
+    else:
+        contacts = events.contacts(course.time(grid), course.phase)
     inspected = _start(plan, events, course, contacts)
     trial = plan.detector.first(inspected, course.remaining)
     idle = Search(trial, no, zero, zero, no, jnp.zeros((), jnp.int32))
@@ -97,7 +104,7 @@ def advance(
     waiting = no_event(events, course) if events.deferred else None
     kept = contacts if events.keeps_contacts else None
     stopped = None if until is None else no
-    carry = _Carry(course, status, idle, kept, inspected, waiting, log, stopped)
+    carry = _Carry(course, status, idle, kept, inspected, waiting, log, near, stopped)
     if events.deferred:
         carry = _in_rounds(plan, unfinished, iteration, carry, grid, events)
     else:
@@ -119,8 +126,14 @@ def _iteration(plan: Plan, grid: TimeGrid, events: AbstractEvents, carry: _Carry
     flight = events.flow(plan.scheme, t, trial, course.phase, course.mode, contacts=before)
     end, error, work, mode, held, _ = flight
     t = t + trial
-    contacts = events.contacts_after(flight, t)
-    guards = events.guards(t, end, contacts, mode, grid.dt)
+    near = carry.near
+    if near is None:
+        contacts = events.contacts_after(flight, t)
+        guards = events.guards(t, end, contacts, mode, grid.dt)
+    else:
+        assert isinstance(events, AbstractImpacts) and events.system.contacts is not None
+        near = near.renewed(events.system.contacts, end)
+        events, contacts, guards = events.look(near, t, end, grid.dt)
     reset = Reset(end, mode, guards.event)
     if not events.deferred:
         reset = events.reset(t, end, contacts, guards.event, None, mode)
@@ -155,7 +168,7 @@ def _iteration(plan: Plan, grid: TimeGrid, events: AbstractEvents, carry: _Carry
     if plan.progress:
         report(course.step, grid)
     kept = None if before is None else tree_where(accept, contacts, before)
-    return _Carry(course, status, search, kept, inspected, waiting, log, carry.stopped)
+    return _Carry(course, status, search, kept, inspected, waiting, log, near, carry.stopped)
 
 
 def _start(plan: Plan, events: AbstractEvents, course: Course, contacts):
@@ -188,11 +201,11 @@ def _in_rounds(
         course, status, log, event = carry.course, carry.status, carry.log, carry.waiting
         assert event is not None
         t = course.time(grid)
-        contacts = carry.contacts
+        contacts, at = carry.contacts, events.at(event)
         if contacts is None:
-            contacts = events.contacts(t, course.phase)
-        resolution, found = events.resolve(course.phase, contacts, event)
-        after = events.reset(t, course.phase, contacts, event, resolution, course.mode)
+            contacts = at.contacts(t, course.phase)
+        resolution, found = at.resolve(course.phase, contacts, event)
+        after = at.reset(t, course.phase, contacts, event, resolution, course.mode)
         if log is not None:
             log = log.write_resolution(resolution, after.mode, jnp.any(event.contact))
         going = status.code == Code.successful

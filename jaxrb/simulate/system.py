@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 from typing import Any
 
 import equinox as eqx
@@ -35,11 +37,30 @@ class System(eqx.Module):
     turning: tuple[tuple[int, ...], tuple[int, ...]] = eqx.field(static=True)
     # Of each contact its place among all in the order of the world; None if they are in order.
     ranks: tuple[int, ...] | None = eqx.field(static=True)
+    # Of each contact its number among all, where these are some of them; None if they are all.
+    numbers: Int[Array, " n_contacts"] | None = None
 
     @property
     def inertial(self) -> Inertial:
         """Masses and inertia tensors."""
         return self.dynamics.inertial
+
+    def among(self, some: AbstractContactSet, numbers: Int[Array, " n_contacts"]) -> System:
+        """With some of all contacts, and of each its number among all."""
+        law = jax.tree.map(
+            lambda leaf: leaf.reshape(-1)[numbers] if leaf.ndim else leaf, self.contact_law
+        )
+        return dataclasses.replace(self, contacts=some, contact_law=law, numbers=numbers)
+
+    def order(self, shape: tuple[int, ...]) -> Int[Array, "..."]:
+        """Of each contact its place among all in the order of the world, in an array of a shape."""
+        if self.ranks is None:
+            numbers = jnp.arange(math.prod(shape), dtype=jnp.int32)
+            order = numbers if self.numbers is None else self.numbers
+        else:
+            order = jnp.asarray(self.ranks, jnp.int32)
+            order = order if self.numbers is None else order[self.numbers]
+        return order.reshape(shape)
 
     def at_half_spaces(self, phase: Phase) -> AtHalfSpaces:
         """The contacts, of a world in which bodies do not touch each other."""
