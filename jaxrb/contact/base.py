@@ -131,6 +131,16 @@ class AbstractContactSet(eqx.Module):
     @abc.abstractmethod
     def _find(self, t: Float[Array, ""], phase: Phase) -> AbstractContacts: ...
 
+    def expected(
+        self, phase: Phase, inertial: Inertial, gravity: Vec3, duration: Float[Array, ""]
+    ) -> Float[Array, "..."]:
+        """When contacts close that are closed after a duration, if gravity alone acts [s]; infinite
+        where they are open then, and where this is not known.
+
+        It is a guess, which is right to round-off if nothing else acts.
+        """
+        return jnp.full(self.shape, jnp.inf, phase.position.x.dtype)
+
     def leeway(self, phase: Phase) -> Float[Array, " number"] | None:
         """How far all bodies can move from a phase before they touch at a contact, at least [m].
 

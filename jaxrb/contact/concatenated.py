@@ -90,6 +90,11 @@ class MixedContacts(AbstractContactSet):
         gap = _row(*(contacts.gap for contacts in found))
         return Mixed(gap, _row(*(contacts.round_off for contacts in found)), found)
 
+    def expected(self, phase, inertial, gravity, duration):
+        return _row(
+            *(contacts.expected(phase, inertial, gravity, duration) for contacts in self.sets)
+        )
+
     def unproved(self):
         return next(filter(None, (contacts.unproved() for contacts in self.sets)), None)
 

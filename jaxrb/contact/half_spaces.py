@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 
 from ..bodies import Inertial, Phase, RigidBody
 from ..math import Vec3, cross, dot, norm, rotate_inverse, zeros_like
-from ..shapes import AbstractSolid, HalfSpace
+from ..shapes import AbstractSolid, HalfSpace, Sphere
 from ..shapes.base import components
 from ..shapes.csg.extremum import Searched
 from .base import (
@@ -30,7 +30,7 @@ from .base import (
     Surface,
     partners_vary,
 )
-from .clearance import Clearance, Reach, Separation, View
+from .clearance import Clearance, Reach, Separation, View, time_to_contact
 from .points import ContactPoints, Incidence, Points, VaryingIncidence
 from .single import at
 
@@ -170,15 +170,27 @@ class HalfSpaceContacts(AbstractContactSet):
         gap, round_off = _gap(along, offset, height)
         return AtHalfSpaces(gap, round_off, normal, point, cross(point, in_body))
 
+    def leeway(self, phase):
+        """How high the balls about the bodies are above each plane."""
+        if self._part is None:
+            return None
+        height = dot(_expand(self.normal, 0), _expand(phase.position, 1)) - _expand(self.offset, 0)
+        return (height - self._per_contact(self.reach.ball)).reshape(-1)
+
     def only(self, numbers):
-        parts = [part for parts in self.shapes for part in parts]
-        if len(parts) > 1:
+        if self._part is None:
             return None
         n_planes = jnp.int32(len(self.obstacles))
         body, plane = jax.lax.div(numbers, n_planes), jax.lax.rem(numbers, n_planes)
-        part = jax.tree.map(lambda leaf: leaf[body], parts[0])
+        part = jax.tree.map(lambda leaf: leaf[body], self._part)
         normal, offset = jax.tree.map(lambda leaf: leaf[plane], (self.normal, self.offset))
         return HalfSpacesInRow(part, normal, offset, VaryingIncidence(body))
+
+    @property
+    def _part(self) -> AbstractSolid | None:
+        """The one part of every body, stacked, if all are of one kind."""
+        parts = [part for parts in self.shapes for part in parts]
+        return parts[0] if len(parts) == 1 else None
 
     def unproved(self):
         return None
@@ -234,6 +246,38 @@ class HalfSpaceContacts(AbstractContactSet):
         return _join([tree] * self.n_parts, axis=1)
 
 
+class AtHalfSpacesInRow(AbstractContacts):
+    """Contacts of bodies with half-spaces, in a row."""
+
+    gap: Float[Array, " n_contacts"]
+    round_off: Float[Array, " n_contacts"]
+    with_points: ContactPoints  # the same contacts
+    balls: bool = eqx.field(static=True)  # whether all bodies are balls, which nothing here turns
+
+    def _kinematics(self, phase, inertial):
+        normal, (side,) = self.with_points.normal, self.with_points.sides
+        if self.balls and inertial.pivot is None:
+            velocity, mass = side.incidence.gather((inertial.velocity(phase), inertial.mass))
+            rate = dot(normal, velocity)
+            return ContactKinematics(rate, 1 / mass, jnp.zeros_like(rate))
+        own, moving = side.incidence.gather((inertial, phase))
+        over_inertia = own.inertia.solve(side.lever)
+        spin = dot(over_inertia, moving.angular_momentum)
+        free = 1 / own.mass + dot(over_inertia, side.lever)
+        inverse_mass = own.with_pins(free, moving, normal, side.lever)
+        rate = dot(normal, own.velocity(moving)) + spin
+        return ContactKinematics(rate, inverse_mass, spin**2 / norm(side.point))
+
+    def _push(self, phase, impulse, where, inertial):
+        return self.with_points._push(phase, impulse, where, inertial)
+
+    def _chosen(self, phase, which):
+        return self.with_points._chosen(phase, which)
+
+    def points(self):
+        return (self.with_points,)
+
+
 class HalfSpacesInRow(AbstractContactSet):
     """Some contacts of bodies with half-spaces, in a row that varies."""
 
@@ -254,6 +298,20 @@ class HalfSpacesInRow(AbstractContactSet):
     def searched(self):
         return isinstance(self.part, Searched)
 
+    def expected(self, phase, inertial, gravity, duration):
+        """Of balls, whose centres fly in parabolas."""
+        if not isinstance(self.part, Sphere):
+            return jnp.full(self.shape, jnp.inf, phase.position.x.dtype)
+        gravity = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, phase.position.x.shape), gravity)
+        along, rate, pull = (
+            dot(self.normal, vector)
+            for vector in self.bodies.gather((phase.position, inertial.velocity(phase), gravity))
+        )
+        gap, round_off = _gap(along, self.offset, self.part.radius[:, 0])
+        gap = gap - 0.5 * round_off
+        closed = gap + (rate + 0.5 * pull * duration) * duration < 0
+        return jnp.where((gap > 0) & closed, time_to_contact(gap, rate, pull), jnp.inf)
+
     def _find(self, t, phase):
         position, orientation = self.bodies.gather((phase.position, phase.orientation))
         in_body = rotate_inverse(orientation, self.normal)
@@ -263,7 +321,8 @@ class HalfSpacesInRow(AbstractContactSet):
         )
         gap, round_off = _gap(dot(self.normal, position), self.offset, height)
         sides = (Points(self.bodies, point, cross(point, in_body)),)
-        return ContactPoints(gap, round_off, self.normal, sides)
+        points = ContactPoints(gap, round_off, self.normal, sides)
+        return AtHalfSpacesInRow(gap, round_off, points, isinstance(self.part, Sphere))
 
 
 def _gap(

@@ -238,6 +238,21 @@ class BallsInRow(AbstractContactSet):
     def searched(self):
         return False
 
+    def expected(self, phase, inertial, gravity, duration):
+        """When |d + v t| is the sum of the radii: centres move in lines relative to each other."""
+        (x, u), (y, w) = (
+            side.gather((phase.position, inertial.velocity(phase))) for side in self.sides
+        )
+        apart, relative, radii = x - y, u - w, self.radii[0] + self.radii[1]
+        reach = radii + 0.5 * _round_off(x, y, radii)
+        b, c = dot(apart, relative), dot(apart, apart) - reach**2
+        square = dot(relative, relative)
+        closed = c + (2 * b + square * duration) * duration < 0
+        discriminant = b**2 - square * c
+        hits = (c > 0) & (b < 0) & closed & (discriminant > 0)
+        root = jnp.sqrt(jnp.where(hits, discriminant, 1.0))
+        return jnp.where(hits, c / jnp.where(hits, root - b, 1.0), jnp.inf)
+
     def _find(self, t, phase):
         (x, turn), (y, other) = (
             side.gather((phase.position, phase.orientation)) for side in self.sides
@@ -245,16 +260,22 @@ class BallsInRow(AbstractContactSet):
         normal, distance = direction(x - y)
         safe = jnp.where(distance > 0, distance, 1.0)
         radii = self.radii[0] + self.radii[1]
-        round_off = 8 * jnp.finfo(distance.dtype).eps * (norm(x) + norm(y) + radii)
+        round_off = _round_off(x, y, radii)
         none = zeros_like(normal)
         arms = (
             -rotate_inverse(turn, normal) * self.radii[0],
             rotate_inverse(other, normal) * self.radii[1],
         )
         sides = tuple(Points(side, arm, none) for side, arm in zip(self.sides, arms, strict=True))
-        gap = distance - radii
+        itself = self.sides[0].bodies == self.sides[1].bodies
+        gap = jnp.where(itself, radii, distance - radii)
         points = ContactPoints(gap, round_off, normal, sides)
         return BetweenBallsInRow(gap, round_off, safe, points)
+
+
+def _round_off(x: Vec3, y: Vec3, radii: Float[Array, "..."]) -> Float[Array, "..."]:
+    """Of the gaps of balls with these centres [m]."""
+    return 8 * jnp.finfo(radii.dtype).eps * (norm(x) + norm(y) + radii)
 
 
 def _columns(tree):

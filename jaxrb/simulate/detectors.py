@@ -18,6 +18,7 @@ from ..contact import AbstractContacts
 from ..contact.single import at
 from ..flows import AbstractFlow
 from ..math import tree_where
+from ..math.materialize import compute_once
 from .events import AbstractEvents, Contacts, Guards, Mode
 from .impact_events import least
 
@@ -54,6 +55,8 @@ class Inspection(NamedTuple):
     doubtful: Bool[Array, ""]  # if it ended without an event, it must not be accepted yet
     elsewhere: Float[Array, ""]  # the duration to try then [s]
     verdict: Verdict | None = None  # of a detector that searches by itself
+    # Whether the trial ends where an impact is expected; one that is there is the first.
+    expecting: Bool[Array, ""] | None = None
 
 
 class AbstractDetector(eqx.Module):
@@ -61,6 +64,8 @@ class AbstractDetector(eqx.Module):
 
     # Whether it chooses every trial of a flight, those that locate an event, too.
     searches: ClassVar[bool] = False
+    # Whether it says where to try first in a flight.
+    expects: ClassVar[bool] = False
     # An event that takes more iterations to locate cannot be located.
     most_turns: ClassVar[int] = 200
 
@@ -111,6 +116,45 @@ class EndOfStep(AbstractDetector):
 
     def inspect(self, state, trial, events, scheme):
         return Inspection(None, jnp.zeros((), bool), trial.duration)
+
+
+# A contact that is not where it was expected is looked for so many times, by Newton's rule.
+_MOST_GUESSES = 3
+
+
+class _Expectation(eqx.Module):
+    """The impact that is expected in the present flight."""
+
+    trial: Float[Array, ""]  # after which it is [s]; infinite if none is
+    guesses: Int[Array, ""]
+
+
+class ExpectedImpact(AbstractDetector):
+    """Looks for penetration at the end of each step too, but first where an impact is expected by
+    what would penetrate there, in free flight under gravity.
+
+    Of balls that nothing else moves, each impact takes one trial. Where others were expected the
+    end of the step is looked at, as if none had been.
+    """
+
+    expects = True
+
+    def start(self, events, scheme, phase, contacts, mode, size):
+        system = events.system
+        assert system.contacts is not None
+        gravity = system.dynamics.gravity
+        phase = compute_once(phase)  # which is a choice between several, asked for at each contact
+        expected = system.contacts.expected(phase, system.inertial, gravity, size)
+        return _Expectation(jnp.min(expected), jnp.zeros((), jnp.int32))
+
+    def inspect(self, state: _Expectation, trial: Trial, events, scheme):
+        expecting = trial.duration == state.trial
+        left = jnp.where(state.guesses < _MOST_GUESSES, trial.guards.time, jnp.inf)
+        following = _Expectation(trial.duration + left, state.guesses + 1)
+        return Inspection(following, expecting, following.trial, expecting=expecting)
+
+    def first(self, state, size):
+        return jnp.minimum(state.trial, size)
 
 
 # The tangents of a gap meet below it only where it is convex. Where it bends otherwise, its dip is

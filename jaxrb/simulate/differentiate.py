@@ -88,7 +88,7 @@ def trajectory(
     that has more impacts than the layout allows for ends with a result code.
     """
     plan, _, wanted, backend = program
-    if not scene.events.near and is_wanted(backend, wanted, plan):
+    if is_wanted(backend, wanted, plan):
         arguments = (scene.grid, scene.events, scene.times, course, status)
         return forward(plan, wanted, backend, *arguments)
     if not wanted.anything:

@@ -19,10 +19,11 @@ from .._validate import (
 from ..bodies import ConstantForce, State
 from ..contact import HalfSpaceContacts, flat_at_rest, is_large
 from ..flows import AbstractFlow, ExactFlight, LieVariational
-from .detectors import EndOfStep, Interior
+from .detectors import EndOfStep, ExpectedImpact, Interior
 from .differentiate import CheckpointLayout
 from .events import AbstractEvents, NoContacts
 from .fly import fly
+from .forward import is_wanted
 from .frictional_events import DirectImpacts, FrictionalImpacts
 from .impact_events import AbstractImpacts, Impacts
 from .lasting_events import Jointed, LastingContacts
@@ -209,6 +210,7 @@ class EventDriven(AbstractMethod):
 
     def run(self, system, phase, code, grid, times, wanted, progress=False, backend="xla"):
         n_bodies = phase.position.x.shape[0]
+        events = self.events(system, grid.dt)
         plan = Plan(
             self.flow,
             _DETECTORS[self.detect](),
@@ -217,10 +219,12 @@ class EventDriven(AbstractMethod):
             progress=progress,
             continuous=self.dt is None,
         )
-        events = self.events(system, grid.dt)
-        if isinstance(events, AbstractImpacts) and self.detect == "end" and backend != "kernel":
+        if self.detect == "end" and isinstance(events, AbstractImpacts):
             assert system.contacts is not None
-            events = dataclasses.replace(events, looks_near=is_large(system.contacts, phase))
+            # A kernel, in which numbers that are chosen at run time cost more, looks at all.
+            if is_large(system.contacts, phase) and not is_wanted(backend, wanted, plan):
+                events = dataclasses.replace(events, looks_near=True)
+                plan = plan._replace(detector=ExpectedImpact())
         layout = self._blocks(n_bodies, grid.capacity, events.remembers)
         return fly(plan, layout, events, phase, code, grid, times, wanted, backend)
 

@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from ..bodies import Phase
-from ..contact import AbstractContacts, alone
+from ..contact import AbstractContacts, NearContacts, alone
 from ..flows import AbstractFlow, Step
 from .results import Code
 from .system import System
@@ -149,7 +149,6 @@ class AbstractEvents(eqx.Module):
         system: the world.
     """
 
-    round_of_iterations: ClassVar[int] = 48
     keeps_contacts: ClassVar[bool] = False
     remembers: ClassVar[bool] = False
     system: eqx.AbstractVar[System]
@@ -159,10 +158,20 @@ class AbstractEvents(eqx.Module):
         return False
 
     @property
+    def round_of_iterations(self) -> int:
+        return 48
+
+    @property
     def near(self) -> bool:
         """Whether events are looked for among contacts that are near, and happen at contacts that
         are found alone."""
         return False
+
+    def among(self, near: NearContacts) -> Self:
+        """The events at contacts that are near."""
+        assert self.system.contacts is not None
+        system = self.system.among(*near.among(self.system.contacts))
+        return dataclasses.replace(self, system=system)
 
     def alone(self, number: Int[Array, ""]) -> Self:
         """The events at a few contacts, among which is the one of a number."""

@@ -50,6 +50,11 @@ class AbstractImpacts(AbstractEvents):
     def near(self):
         return self.looks_near
 
+    @property
+    def round_of_iterations(self):
+        # Of many bodies some two hit each other in nearly every flight.
+        return 1 if self.looks_near else 48
+
     def look(
         self, near: NearContacts, t: Float[Array, ""], end: Phase, dt: Float[Array, ""]
     ) -> tuple[AbstractImpacts, AbstractContacts, Guards]:
@@ -58,7 +63,7 @@ class AbstractImpacts(AbstractEvents):
         happen there, which is all that a reset needs.
 
         Args:
-            near: a list of contacts, complete at the end unless it has too few places.
+            near: a list of contacts that was renewed there.
             t: time there [s].
             end: the phase there.
             dt: step size [s].
@@ -79,11 +84,9 @@ class AbstractImpacts(AbstractEvents):
             return guards(events, *where)
 
         def by_near(near: NearContacts, events: AbstractImpacts, *where):
-            assert events.system.contacts is not None
-            among = events.system.among(*near.among(events.system.contacts))
-            return guards(dataclasses.replace(events, system=among), *where)
+            return guards(events.among(near), *where)
 
-        crowded = ~near.complete(end)
+        crowded = ~(near.range > 0)
         found, number = if_any(crowded, by_all, by_near, near, self, t, end, dt)
         one = self.alone(jnp.maximum(number, 0))
         contacts = one.contacts(t, end)

@@ -145,14 +145,16 @@ class LastingContacts(AbstractEvents):
     dt: Float[Array, ""]
     together: bool = eqx.field(static=True)
 
-    # Flights with contacts cost more than impulses.
-    round_of_iterations = 4
     keeps_contacts = True
     remembers = True
 
     @property
     def deferred(self):
         return self.impacts.deferred and self.system.joints is None
+
+    @property
+    def round_of_iterations(self):
+        return 4  # flights with contacts cost more than impulses
 
     def initial_mode(self, t, phase):
         return Touching.start(self._scene, t, phase)

@@ -79,7 +79,8 @@ def advance(
         near = NearContacts.none(events.system.contacts, course.phase)
     else:
         contacts = events.contacts(course.time(grid), course.phase)
-    inspected = _start(plan, events, course, contacts)
+    watched = events if near is None else events.among(near)
+    inspected = _start(plan, watched, course, contacts)
     trial = plan.detector.first(inspected, course.remaining)
     idle = Search(trial, no, zero, zero, no, jnp.zeros((), jnp.int32))
 
@@ -126,13 +127,14 @@ def _iteration(plan: Plan, grid: TimeGrid, events: AbstractEvents, carry: _Carry
     flight = events.flow(plan.scheme, t, trial, course.phase, course.mode, contacts=before)
     end, error, work, mode, held, _ = flight
     t = t + trial
-    near = carry.near
+    near, watched = carry.near, events
     if near is None:
         contacts = events.contacts_after(flight, t)
         guards = events.guards(t, end, contacts, mode, grid.dt)
     else:
         assert isinstance(events, AbstractImpacts) and events.system.contacts is not None
         near = near.renewed(events.system.contacts, end)
+        watched = events.among(near)
         events, contacts, guards = events.look(near, t, end, grid.dt)
     reset = Reset(end, mode, guards.event)
     if not events.deferred:
@@ -153,7 +155,7 @@ def _iteration(plan: Plan, grid: TimeGrid, events: AbstractEvents, carry: _Carry
         work = course.work + jnp.where(accept, work, 0.0)
     step, remaining, status = tick(plan, grid, course, status, trial, case, event, guards, failure)
     course = Course(phase, mode, remaining, step, work)
-    fresh = _start(plan, events, course, contacts)
+    fresh = _start(plan, watched, course, contacts)
     search = aim(
         plan, search, case, bracket, guards, inspection, fresh, error, remaining, resolution
     )
@@ -214,10 +216,11 @@ def _in_rounds(
         code = jnp.where(unheld, jnp.int32(Code.held_contacts_not_solved), code)
         course = dataclasses.replace(course, phase=after.phase, mode=after.mode)
         inspected, search = carry.inspected, carry.search
-        if plan.detector.searches:
+        if plan.detector.searches or plan.detector.expects:
             # The flight that follows begins with other momenta than it was planned for.
             happened = jnp.any(event.contact)
-            fresh = _start(plan, events, course, contacts)
+            watched = events if carry.near is None else events.among(carry.near)
+            fresh = _start(plan, watched, course, contacts)
             trial = plan.detector.first(fresh, course.remaining)
             trial = jnp.where(happened, trial, search.trial)
             inspected = tree_where(happened, fresh, inspected)

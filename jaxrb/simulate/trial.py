@@ -123,6 +123,10 @@ def classify(
         narrow &= ~crossed
     struck = guards.closing & (at_surface | (narrow & ~release))
     located = struck | at_last
+    if inspection.expecting is not None:
+        at_once = inspection.expecting & free & guards.closing & at_surface
+        located, locating = (located & locating) | at_once, locating | at_once
+        free &= ~at_once
     if verdict is not None:
         located &= verdict.proved
         # Where every trial is chosen with care, one may end at an event that was not looked for.
@@ -199,10 +203,13 @@ def aim(
         guess = jnp.where(bracket.release, jnp.inf, trial + guards.time)
         refined = next_trial(guess, lower, upper, resolution, search.iterations)
         refined = jnp.where(bracket.narrow & search.locating, upper, refined)
-        refined = jnp.where(~search.locating & ~case.begin, inspection.elsewhere, refined)
+        elsewhere = jnp.minimum(inspection.elsewhere, size)
+        refined = jnp.where(~search.locating & ~case.begin, elsewhere, refined)
         refined = jnp.where(case.halve, plan.scheme.shorter(trial, error), refined)
         searching = (case.begin | case.refine | case.halve).astype(jnp.int32)
         ahead = jnp.where(case.part, jnp.minimum(2 * trial, size), size)
+        if plan.detector.expects:
+            ahead = jnp.minimum(ahead, plan.detector.first(fresh, size))
         following = jnp.where(accept, ahead, refined)
     return Search(
         trial=following,

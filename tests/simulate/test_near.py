@@ -56,7 +56,6 @@ def run(world, states, method, t1=0.5):
 
 def assert_same(found, expected, tolerance=1e-12):
     np.testing.assert_array_equal(found.impacts.count, expected.impacts.count)
-    np.testing.assert_array_equal(found.stats.flow_evaluations, expected.stats.flow_evaluations)
     for a, b in zip(jax.tree.leaves(found.final), jax.tree.leaves(expected.final), strict=True):
         np.testing.assert_allclose(a, b, atol=tolerance)
 
@@ -68,12 +67,15 @@ def assert_same(found, expected, tolerance=1e-12):
 )
 @pytest.mark.slow
 def test_as_if_all_were_looked_at(method, law):
-    """Neither impacts nor turns differ; a world of a batch is what it is alone."""
+    """And a world of a batch is what it is alone."""
     world, states = box_of_balls(law=law), several(32)
     found = run(world, states, method(NEAR))
     assert np.sum(found.impacts.count) > 150
     assert np.all(found.successful)
     assert_same(found, run(world, states, method(ALL)))
+    # Of balls each impact takes one evaluation of the flow, that in which it was expected.
+    expected = found.stats.steps + found.impacts.count
+    assert np.all(np.asarray(found.stats.flow_evaluations) <= 1.05 * np.asarray(expected))
     alone = rb.simulate(world, jax.tree.map(lambda leaf: leaf[1], states), method(NEAR), 0.5)
     np.testing.assert_allclose(alone.final.position, found.final.position[1], atol=1e-12)
 
