@@ -225,6 +225,11 @@ class AbstractEvents(eqx.Module):
         """By which bodies may penetrate at the start [m]."""
         return 0.0
 
+    def unevenness(self, t: Float[Array, ""], phase: Phase) -> Float[Array, ""] | float:
+        """By how much contacts that lasted may penetrate where a run has ended, besides the
+        round-off of gaps, so that another can start there [m]."""
+        return 0.0
+
     def gap_tolerance(self, contacts: AbstractContacts) -> Float[Array, "..."]:
         """The largest gaps of closed contacts [m]."""
         return contacts.round_off

@@ -193,6 +193,11 @@ class LastingContacts(AbstractEvents):
     def depth(self):
         return self.tolerance.depth
 
+    def unevenness(self, t, phase):
+        """Of gaps to which the equations of contacts and joints are solved, which are open by more
+        than round-off where lengths are those of several bodies."""
+        return self._height(t, phase)
+
     def gap_tolerance(self, contacts):
         return gap_tolerance(contacts, self.tolerance)
 

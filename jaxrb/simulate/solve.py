@@ -192,7 +192,8 @@ def solve(world: World, state: State, numbers: Numbers, program: Program, progre
     state = method.prepare(world, state)
     system, phase = method.build(world, state, args)
     grid = numbers.grid
-    code = initial_code(grid.t0, world, state, system, phase, method.penetration)
+    depth = method.penetration + method.events(system, grid.dt).unevenness(grid.t0, phase)
+    code = initial_code(grid.t0, world, state, system, phase, depth)
     in_order = numbers.in_order & (grid.t1 >= grid.t0) & (grid.dt > 0)
     code = jnp.where((code == Code.successful) & ~in_order, jnp.int32(Code.invalid_times), code)
     run = method.run(

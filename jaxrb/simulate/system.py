@@ -268,7 +268,7 @@ def initial_code(
     state: State,
     system: System,
     phase: Phase,
-    penetration: float,
+    penetration: float | Float[Array, ""],
 ) -> Int[Array, ""]:
     """The result code of a start at t0 [s] that cannot be simulated.
 

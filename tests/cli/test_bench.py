@@ -68,6 +68,7 @@ def test_gradient(law, capsys, monkeypatch):
 
 def test_bodies(capsys, monkeypatch):
     monkeypatch.setattr(bodies, "BODIES", (2,))
+    monkeypatch.setattr(bodies, "FRICTION", (0.0,))
     monkeypatch.setattr(bodies, "N_STEPS", 50)
     assert main(["bench", "bodies", *TINY]) == 0
     text = capsys.readouterr().out

@@ -170,3 +170,35 @@ def test_joined_bodies_hit_and_rest():
     energy = np.asarray(jax.vmap(lambda s: rb.energy(world, s))(sol.states))
     # The flow of order two leaves its error in flight; impacts and friction only take.
     assert energy[-1] < energy[0] and (np.diff(energy) <= 2e-2).all()
+
+
+def test_a_run_starts_where_another_ended():
+    """Of a leg that hops: at every end of 40 pieces, in the air, at an impact, or on a foot whose
+    contact lasts and whose gap is that of joints half a metre apart. The next piece goes on."""
+    foot, body = rb.RigidBody(rb.Sphere(0.05), 0.2), rb.RigidBody(rb.Box([0.1] * 3), 1.0)
+    up = [0.0, 0.0, 1.0]
+    joints = [
+        rb.Slider(1, up),
+        rb.Slider(0, up, other=1, stiffness=300.0, damping=1.0, rest_displacement=-0.5),
+    ]
+    law = rb.Coulomb(0.8, 0.0)
+    world = rb.World([foot, body], [rb.HalfSpace()], contact_law=law, joints=joints)
+    still = jnp.zeros((2, 3))
+    turn = jnp.tile(jnp.array([1.0, 0, 0, 0]), (2, 1))
+    state = rb.State(jnp.array([[0, 0, 0.2], [0, 0, 0.7]]), turn, still, still)
+
+    @jax.jit
+    def piece(state, t0, t1):
+        return rb.simulate(world, state, rb.LGVCI(0.005), t1, t0, throw=False, max_steps=256)
+
+    whole, gaps = piece(state, 0.0, 0.8), []
+    for k in range(40):
+        sol = piece(state, k * 0.02, (k + 1) * 0.02)
+        assert sol.successful, (k, sol)
+        state = sol.final
+        gaps.append(float(rb.gaps(world, state)[0, 0]))
+    assert whole.successful
+    # The foot stood on the ground twice.
+    assert 15 < np.sum(np.abs(gaps) < 1e-13) < 30
+    np.testing.assert_allclose(state.position, whole.final.position, atol=1e-9)
+    np.testing.assert_allclose(state.velocity, whole.final.velocity, atol=1e-7)
