@@ -213,7 +213,8 @@ class LastingContacts(AbstractEvents):
         return self.impacts.resolve(phase, contacts, event)
 
     def linearize(self, resolutions):
-        return self.impacts.linearize(resolutions)
+        # With joints an impact is a cone problem, whose impulses the mode remembers.
+        return self.impacts.linearize(resolutions) if self.deferred else resolutions
 
     def reset(self, t, end, contacts, event, resolution, mode: Touching, known=None):
         struck = self._scene.beside_contacts(event.contact.reshape(-1), False)

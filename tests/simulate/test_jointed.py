@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import differences, quick_jit
 from scipy.integrate import solve_ivp
 
 import jaxrb as rb
@@ -172,24 +173,36 @@ def test_joined_bodies_hit_and_rest():
     assert energy[-1] < energy[0] and (np.diff(energy) <= 2e-2).all()
 
 
-def test_a_run_starts_where_another_ended():
-    """Of a leg that hops: at every end of 40 pieces, in the air, at an impact, or on a foot whose
-    contact lasts and whose gap is that of joints half a metre apart. The next piece goes on."""
+def leg(stiffness=300.0, height=0.0):
+    """A body on a foot, which move up and down, with a spring and a motor between them."""
     foot, body = rb.RigidBody(rb.Sphere(0.05), 0.2), rb.RigidBody(rb.Box([0.1] * 3), 1.0)
     up = [0.0, 0.0, 1.0]
     joints = [
         rb.Slider(1, up),
-        rb.Slider(0, up, other=1, stiffness=300.0, damping=1.0, rest_displacement=-0.5),
+        rb.Slider(0, up, other=1, stiffness=stiffness, damping=1.0, rest_displacement=-0.5),
     ]
-    law = rb.Coulomb(0.8, 0.0)
-    world = rb.World([foot, body], [rb.HalfSpace()], contact_law=law, joints=joints)
-    still = jnp.zeros((2, 3))
-    turn = jnp.tile(jnp.array([1.0, 0, 0, 0]), (2, 1))
-    state = rb.State(jnp.array([[0, 0, 0.2], [0, 0, 0.7]]), turn, still, still)
+    world = rb.World(
+        [foot, body],
+        [rb.HalfSpace()],
+        contact_law=rb.Coulomb(0.8, 0.0),
+        joints=joints,
+        forces=[rb.Motor(1, lambda t, state, args: args)],
+    )
+    turn, still = jnp.tile(jnp.array([1.0, 0, 0, 0]), (2, 1)), jnp.zeros((2, 3))
+    place = jnp.array([[0, 0, 0.2], [0, 0, 0.7]]).at[:, 2].add(height)
+    return world, rb.State(place, turn, still, still)
+
+
+def test_a_run_starts_where_another_ended():
+    """Of a leg that hops: at every end of 40 pieces, in the air, at an impact, or on a foot whose
+    contact lasts and whose gap is that of joints half a metre apart. The next piece goes on."""
+    world, state = leg()
 
     @jax.jit
     def piece(state, t0, t1):
-        return rb.simulate(world, state, rb.LGVCI(0.005), t1, t0, throw=False, max_steps=256)
+        return rb.simulate(
+            world, state, rb.LGVCI(0.005), t1, t0, args=jnp.zeros(()), throw=False, max_steps=256
+        )
 
     whole, gaps = piece(state, 0.0, 0.8), []
     for k in range(40):
@@ -202,3 +215,42 @@ def test_a_run_starts_where_another_ended():
     assert 15 < np.sum(np.abs(gaps) < 1e-13) < 30
     np.testing.assert_allclose(state.position, whole.final.position, atol=1e-9)
     np.testing.assert_allclose(state.velocity, whole.final.velocity, atol=1e-7)
+
+
+def end_of_a_hop(x):
+    """Heights and velocities, by stiffness, height of the fall and force of the motor."""
+    world, state = leg(x[0], x[1])
+    final = rb.simulate(world, state, rb.LGVCI(0.005), 0.5, args=x[2], throw=False).final
+    return jnp.concatenate([final.position[:, 2], final.velocity[:, 2]])
+
+
+HOP = jnp.array([300.0, 0.0, -2.0])
+
+
+def test_a_bounce_on_a_slider_can_be_differentiated():
+    """A ball that falls from h on a plane with friction. The values of derivatives with joints and
+    friction are tested before releases, as they compile for minutes: here they are traced."""
+    ball, rail = rb.RigidBody(rb.Sphere(0.1)), rb.Slider(0, [0.0, 0, 1])
+    law = rb.Coulomb(0.3, 0.5)
+    world = rb.World([ball], [rb.HalfSpace()], contact_law=law, joints=[rail])
+
+    def speed(h):
+        place = jnp.array([[0.0, 0, 0.1]]).at[0, 2].add(h)
+        state = rb.State(place, jnp.array([[1.0, 0, 0, 0]]), jnp.zeros((1, 3)), jnp.zeros((1, 3)))
+        return rb.simulate(world, state, rb.LGVCI(0.01), 0.5, throw=False).final.velocity[0, 2]
+
+    h = jnp.asarray(0.4)
+    # -g t + (1 + e) sqrt(2 g h)
+    np.testing.assert_allclose(speed(h), -G * 0.5 + 1.5 * np.sqrt(2 * G * 0.4), atol=1e-12)
+    value, slope = jax.eval_shape(lambda h: jax.jvp(speed, (h,), (jnp.ones_like(h),)), h)
+    assert value.shape == slope.shape == ()
+
+
+@pytest.mark.long
+def test_derivatives_of_a_hop():
+    """Through the fall, the landing, a stance that a motor changes, and the take-off."""
+    forward = quick_jit(jax.jacfwd(end_of_a_hop))(HOP)
+    expected = differences(jax.jit(end_of_a_hop), HOP, step=1e-5)
+    np.testing.assert_allclose(forward, expected, atol=1e-7 * np.abs(forward).max())
+    reverse = quick_jit(jax.jacrev(end_of_a_hop))(HOP)
+    np.testing.assert_allclose(reverse, forward, atol=1e-9 * np.abs(forward).max())
