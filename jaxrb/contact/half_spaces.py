@@ -31,7 +31,7 @@ from .base import (
     partners_vary,
 )
 from .clearance import Clearance, Reach, Separation, View, time_to_contact
-from .points import ContactPoints, Incidence, Points, VaryingIncidence
+from .points import AbstractInRow, ContactPoints, Incidence, Points, VaryingIncidence
 from .single import at
 
 
@@ -246,12 +246,12 @@ class HalfSpaceContacts(AbstractContactSet):
         return _join([tree] * self.n_parts, axis=1)
 
 
-class AtHalfSpacesInRow(AbstractContacts):
+class AtHalfSpacesInRow(AbstractInRow):
     """Contacts of bodies with half-spaces, in a row."""
 
     gap: Float[Array, " n_contacts"]
     round_off: Float[Array, " n_contacts"]
-    with_points: ContactPoints  # the same contacts
+    with_points: ContactPoints
     balls: bool = eqx.field(static=True)  # whether all bodies are balls, which nothing here turns
 
     def _kinematics(self, phase, inertial):
@@ -267,15 +267,6 @@ class AtHalfSpacesInRow(AbstractContacts):
         inverse_mass = own.with_pins(free, moving, normal, side.lever)
         rate = dot(normal, own.velocity(moving)) + spin
         return ContactKinematics(rate, inverse_mass, spin**2 / norm(side.point))
-
-    def _push(self, phase, impulse, where, inertial):
-        return self.with_points._push(phase, impulse, where, inertial)
-
-    def _chosen(self, phase, which):
-        return self.with_points._chosen(phase, which)
-
-    def points(self):
-        return (self.with_points,)
 
 
 class HalfSpacesInRow(AbstractContactSet):

@@ -74,3 +74,22 @@ class ContactPoints(AbstractContacts):
         normal = at(which, self.normal)
         moving = zeros_like(normal) if self.surface is None else at(which, self.surface.velocity)
         return Chosen(normal, tuple(sides), moving)
+
+
+class AbstractInRow(AbstractContacts):
+    """Contacts in a row whose kinematics are known by more than their points.
+
+    Attributes:
+        with_points: the same contacts.
+    """
+
+    with_points: eqx.AbstractVar[ContactPoints]
+
+    def _push(self, phase, impulse, where, inertial):
+        return self.with_points._push(phase, impulse, where, inertial)
+
+    def _chosen(self, phase, which):
+        return self.with_points._chosen(phase, which)
+
+    def points(self):
+        return (self.with_points,)

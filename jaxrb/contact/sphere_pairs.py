@@ -23,7 +23,7 @@ from .base import (
     partners_vary,
 )
 from .clearance import Clearance, Separation, View
-from .points import ContactPoints, Incidence, Points, VaryingIncidence
+from .points import AbstractInRow, ContactPoints, Incidence, Points, VaryingIncidence
 from .single import at
 
 
@@ -192,13 +192,13 @@ class BallContacts(AbstractContactSet):
         return proof._replace(holds=proof.holds | passing | self._itself)
 
 
-class BetweenBallsInRow(AbstractContacts):
+class BetweenBallsInRow(AbstractInRow):
     """Contacts of balls, in a row."""
 
     gap: Float[Array, " n_contacts"]
     round_off: Float[Array, " n_contacts"]
     distance: Float[Array, " n_contacts"]  # of the centres [m]
-    with_points: ContactPoints  # the same contacts
+    with_points: ContactPoints
 
     def _kinematics(self, phase, inertial):
         first, second = (
@@ -209,15 +209,6 @@ class BetweenBallsInRow(AbstractContacts):
         rate = dot(self.with_points.normal, relative)
         across = jnp.maximum(dot(relative, relative) - rate**2, 0.0)
         return ContactKinematics(rate, 1 / first[1] + 1 / second[1], across / self.distance)
-
-    def _push(self, phase, impulse, where, inertial):
-        return self.with_points._push(phase, impulse, where, inertial)
-
-    def _chosen(self, phase, which):
-        return self.with_points._chosen(phase, which)
-
-    def points(self):
-        return (self.with_points,)
 
 
 class BallsInRow(AbstractContactSet):

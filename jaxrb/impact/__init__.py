@@ -16,9 +16,9 @@ from .laws import (
     AbstractContactLaw as AbstractContactLaw,
     Coulomb as Coulomb,
     Frictionless as Frictionless,
-    Moreau as Moreau,
     Rough as Rough,
 )
+from .moreau import Moreau as Moreau
 from .solve import (
     IMPACT_RESULTS as IMPACT_RESULTS,
     ContactMode as ContactMode,

@@ -15,10 +15,9 @@ from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float, Int
 
 from .._validate import known, real_array, require
-from ..math import Sym3, Vec3, safe_sqrt, tree_where
+from ..math import Sym3, Vec3, safe_sqrt
 from .coulomb import Resolved, columns, solver
 from .hypotheses import AbstractHypothesis, Stronge
-from .whole_impulse import is_slip, slip, slip_angle
 
 
 class AbstractContactLaw(eqx.Module):
@@ -131,7 +130,7 @@ class Frictionless(_Final):
     frictional = False
 
     def __init__(self, restitution: ArrayLike = 1.0):
-        self.restitution = _restitution(restitution, "Frictionless.restitution")
+        self.restitution = restitution_number(restitution, "Frictionless.restitution")
 
     @property
     def elastic(self):
@@ -142,7 +141,7 @@ class Frictionless(_Final):
         return Frictionless(restitution)
 
     def lawful(self):
-        return _in_unit_interval(self.restitution)
+        return in_unit_interval(self.restitution)
 
     @property
     def coefficient_of_friction(self):
@@ -202,13 +201,13 @@ class Coulomb(_Final):
         rolling_friction: ArrayLike | None = None,
         spinning_friction: ArrayLike | None = None,
     ):
-        self.friction = _friction(friction, "Coulomb.friction")
+        self.friction = friction_number(friction, "Coulomb.friction")
         self.rolling_friction = self.spinning_friction = None
         if rolling_friction is not None:
-            self.rolling_friction = _friction(rolling_friction, "Coulomb.rolling_friction")
+            self.rolling_friction = friction_number(rolling_friction, "Coulomb.rolling_friction")
         if spinning_friction is not None:
-            self.spinning_friction = _friction(spinning_friction, "Coulomb.spinning_friction")
-        self.restitution = _restitution(restitution, "Coulomb.restitution")
+            self.spinning_friction = friction_number(spinning_friction, "Coulomb.spinning_friction")
+        self.restitution = restitution_number(restitution, "Coulomb.restitution")
         self.hypothesis = Stronge() if hypothesis is None else hypothesis
         if not isinstance(self.hypothesis, AbstractHypothesis):
             raise ValueError(
@@ -217,7 +216,7 @@ class Coulomb(_Final):
             )
 
     def lawful(self):
-        lawful = _in_unit_interval(self.restitution) & jnp.all(self.friction >= 0)
+        lawful = in_unit_interval(self.restitution) & jnp.all(self.friction >= 0)
         for turning in self.turning_friction:
             if turning is not None:
                 lawful = lawful & jnp.all(turning >= 0)
@@ -256,72 +255,6 @@ class Coulomb(_Final):
         return law
 
 
-class Moreau(AbstractContactLaw):
-    """Newton's restitution, and Coulomb's friction of the whole impulse.
-
-    The gap opens at `restitution` times the speed at which it closed; the contact does not slip
-    after the impact, or its impulse lies on the cone of friction against the slip after (Moreau
-    1988, Unilateral contact and dry friction in finite freedom dynamics). What happens in the
-    course of the impact, which `Coulomb` follows, is not asked. This is the impact of time stepping
-    methods, such as Siconos' and those of game engines, and of the impacts in which several
-    contacts take part here (see `EventDriven`): the law for motions of theirs. The two differ where
-    the slip turns or ends in the impact.
-
-    With friction and a restitution above 0 it can gain energy (Kane's paradox), as every law with
-    Newton's restitution. Where the contact can stick it does; of several slips after, which strong
-    coupling of the normal with tangents allows, it takes that with the least impulse.
-
-    Attributes:
-        friction: mu, 0 or more.
-        restitution: e, from 0 (plastic) to 1.
-
-    Raises:
-        ValueError: naming the argument that is not understood.
-    """
-
-    friction: Float[Array, "..."]
-    restitution: Float[Array, "..."]
-
-    def __init__(self, friction: ArrayLike, restitution: ArrayLike = 1.0):
-        self.friction = _friction(friction, "Moreau.friction")
-        self.restitution = _restitution(restitution, "Moreau.restitution")
-
-    def lawful(self):
-        return _in_unit_interval(self.restitution) & jnp.all(self.friction >= 0)
-
-    @property
-    def coefficient_of_friction(self):
-        return self.friction
-
-    def resolve(self, inverse_inertia, velocity, collinearity):
-        del collinearity
-        v, mu, e = velocity, self.friction, self.restitution
-        stuck = -inverse_inertia.solve(Vec3(v.x, v.y, (1 + e) * v.z))
-        room = mu * stuck.z
-        sticks = (stuck.z > 0) & (stuck.x * stuck.x + stuck.y * stuck.y <= room * room)
-        # Where it sticks the angle may be any, and its derivative is not asked.
-        other = Vec3(jnp.where(sticks, 1.0, v.x), jnp.where(sticks, 0.0, v.y), v.z)
-        numbers = (inverse_inertia, other, mu, e)
-        angle = slip_angle(numbers)
-        push = slip(angle, numbers).push
-        slid = Vec3(mu * push * jnp.cos(angle), mu * push * jnp.sin(angle), push)
-        impulse = tree_where(sticks, stuck, slid)
-        return Resolved(
-            impulse,
-            -v.z / inverse_inertia.diagonal.z,
-            stuck_at=jnp.where(sticks, impulse.z, jnp.inf),
-            collinear_at=jnp.full_like(push, jnp.inf),
-            sticks=sticks,
-            ended=sticks | is_slip(angle, numbers),
-        )
-
-    def smooth(self, restitution):
-        return Moreau(jnp.zeros_like(restitution), restitution)
-
-    def plastic(self):
-        raise ValueError(f"law must say how the impulse develops, as Coulomb does; got {self!r}.")
-
-
 class Rough(AbstractContactLaw):
     """A restitution of the slip as well, as of a super ball (Garwin 1969).
 
@@ -356,12 +289,12 @@ class Rough(AbstractContactLaw):
         tangential_restitution: ArrayLike = 1.0,
         friction: ArrayLike | None = None,
     ):
-        self.restitution = _restitution(restitution, "Rough.restitution")
+        self.restitution = restitution_number(restitution, "Rough.restitution")
         name = "Rough.tangential_restitution"
         self.tangential_restitution = real_array(tangential_restitution, name, ())
         in_range = lambda beta: (beta >= -1) & (beta <= 1)  # noqa: E731
         require(self.tangential_restitution, name, in_range, "in the interval [-1, 1]")
-        self.friction = None if friction is None else _friction(friction, "Rough.friction")
+        self.friction = None if friction is None else friction_number(friction, "Rough.friction")
 
     @property
     def elastic(self):
@@ -372,7 +305,7 @@ class Rough(AbstractContactLaw):
         return bool(np.all(e == 1) and np.all(np.abs(beta) == 1))
 
     def lawful(self):
-        lawful = _in_unit_interval(self.restitution)
+        lawful = in_unit_interval(self.restitution)
         lawful = lawful & jnp.all(jnp.abs(self.tangential_restitution) <= 1)
         return lawful if self.friction is None else lawful & jnp.all(self.friction >= 0)
 
@@ -457,17 +390,28 @@ def law_of_each(
     return jax.tree.map(lambda *numbers: jnp.stack(numbers)[own], *of_one_kind(laws))
 
 
-def _in_unit_interval(restitution: Array) -> Bool[Array, ""]:
+def in_unit_interval(restitution: Array) -> Bool[Array, ""]:
+    """Whether all are possible restitutions."""
     return jnp.all((restitution >= 0) & (restitution <= 1))
 
 
-def _friction(friction, name: str) -> Float[Array, ""]:
+def friction_number(friction: ArrayLike, name: str) -> Float[Array, ""]:
+    """A coefficient of friction.
+
+    Raises:
+        ValueError: naming it, if it is none.
+    """
     value = real_array(friction, name, ())
     require(value, name, lambda mu: mu >= 0, "0 or more")
     return value
 
 
-def _restitution(restitution, name: str) -> Float[Array, ""]:
+def restitution_number(restitution: ArrayLike, name: str) -> Float[Array, ""]:
+    """A coefficient of restitution.
+
+    Raises:
+        ValueError: naming it, if it is none.
+    """
     value = real_array(restitution, name, ())
     require(value, name, lambda e: (e >= 0) & (e <= 1), "in the interval [0, 1]")
     return value

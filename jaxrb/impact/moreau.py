@@ -1,4 +1,4 @@
-"""Friction of a whole impulse: the direction in which an impact slips after it.
+"""Moreau's law of impact: friction of the whole impulse.
 
 In the contact frame, with W the inverse inertia and b = -(1 + e) v_n > 0, an impulse that slips is
 
@@ -15,10 +15,13 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.typing import ArrayLike
 from jaxtyping import Array, Bool, Float
 
-from ..math import Sym3, Vec3
+from ..math import Sym3, Vec3, tree_where
 from ..math.autodiff import keep_rule
+from .coulomb import Resolved
+from .laws import AbstractContactLaw, friction_number, in_unit_interval, restitution_number
 
 # Of the circle; roots nearer to each other than one of them may hide each other.
 _PARTS = 32
@@ -26,6 +29,72 @@ _PARTS = 32
 _TURNS = 8
 
 Numbers = tuple[Sym3, Vec3, Float[Array, "..."], Float[Array, "..."]]  # W, v before, mu and e
+
+
+class Moreau(AbstractContactLaw):
+    """Newton's restitution, and Coulomb's friction of the whole impulse.
+
+    The gap opens at `restitution` times the speed at which it closed; the contact does not slip
+    after the impact, or its impulse lies on the cone of friction against the slip after (Moreau
+    1988, Unilateral contact and dry friction in finite freedom dynamics). What happens in the
+    course of the impact, which `Coulomb` follows, is not asked. This is the impact of time stepping
+    methods, such as Siconos' and those of game engines, and of the impacts in which several
+    contacts take part here (see `EventDriven`): the law for motions of theirs. The two differ where
+    the slip turns or ends in the impact.
+
+    With friction and a restitution above 0 it can gain energy (Kane's paradox), as every law with
+    Newton's restitution. Where the contact can stick it does; of several slips after, which strong
+    coupling of the normal with tangents allows, it takes that with the least impulse.
+
+    Attributes:
+        friction: mu, 0 or more.
+        restitution: e, from 0 (plastic) to 1.
+
+    Raises:
+        ValueError: naming the argument that is not understood.
+    """
+
+    friction: Float[Array, "..."]
+    restitution: Float[Array, "..."]
+
+    def __init__(self, friction: ArrayLike, restitution: ArrayLike = 1.0):
+        self.friction = friction_number(friction, "Moreau.friction")
+        self.restitution = restitution_number(restitution, "Moreau.restitution")
+
+    def lawful(self):
+        return in_unit_interval(self.restitution) & jnp.all(self.friction >= 0)
+
+    @property
+    def coefficient_of_friction(self):
+        return self.friction
+
+    def resolve(self, inverse_inertia, velocity, collinearity):
+        del collinearity
+        v, mu, e = velocity, self.friction, self.restitution
+        stuck = -inverse_inertia.solve(Vec3(v.x, v.y, (1 + e) * v.z))
+        room = mu * stuck.z
+        sticks = (stuck.z > 0) & (stuck.x * stuck.x + stuck.y * stuck.y <= room * room)
+        # Where it sticks the angle may be any, and its derivative is not asked.
+        other = Vec3(jnp.where(sticks, 1.0, v.x), jnp.where(sticks, 0.0, v.y), v.z)
+        numbers = (inverse_inertia, other, mu, e)
+        angle = slip_angle(numbers)
+        push = slip(angle, numbers).push
+        slid = Vec3(mu * push * jnp.cos(angle), mu * push * jnp.sin(angle), push)
+        impulse = tree_where(sticks, stuck, slid)
+        return Resolved(
+            impulse,
+            -v.z / inverse_inertia.diagonal.z,
+            stuck_at=jnp.where(sticks, impulse.z, jnp.inf),
+            collinear_at=jnp.full_like(push, jnp.inf),
+            sticks=sticks,
+            ended=sticks | is_slip(angle, numbers),
+        )
+
+    def smooth(self, restitution):
+        return Moreau(jnp.zeros_like(restitution), restitution)
+
+    def plastic(self):
+        raise ValueError(f"law must say how the impulse develops, as Coulomb does; got {self!r}.")
 
 
 class Slip(NamedTuple):
