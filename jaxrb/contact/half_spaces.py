@@ -313,7 +313,8 @@ class HalfSpacesInRow(AbstractContactSet):
         gap, round_off = _gap(dot(self.normal, position), self.offset, height)
         sides = (Points(self.bodies, point, cross(point, in_body)),)
         points = ContactPoints(gap, round_off, self.normal, sides)
-        return AtHalfSpacesInRow(gap, round_off, points, isinstance(self.part, Sphere))
+        balls = isinstance(self.part, Sphere)
+        return AtHalfSpacesInRow(gap=gap, round_off=round_off, with_points=points, balls=balls)
 
 
 def _gap(

@@ -261,7 +261,7 @@ class BallsInRow(AbstractContactSet):
         itself = self.sides[0].bodies == self.sides[1].bodies
         gap = jnp.where(itself, radii, distance - radii)
         points = ContactPoints(gap, round_off, normal, sides)
-        return BetweenBallsInRow(gap, round_off, safe, points)
+        return BetweenBallsInRow(gap=gap, round_off=round_off, distance=safe, with_points=points)
 
 
 def _round_off(x: Vec3, y: Vec3, radii: Float[Array, "..."]) -> Float[Array, "..."]:
