@@ -66,7 +66,7 @@ PIN_AND_BALL = np.array(
         [-0.360808, -0.00313296, 1.105],
     ]
 )
-PIN_LAW = rb.Coulomb(0.7, 0.7)
+PIN_LAW = (0.7, 0.7)  # friction, restitution
 PRINTED = {
     "icosahedron": np.array([-0.00326657, -0.0592263, 0.1007]),  # (15)
     "pin": np.array([0.7330654, -0.0216048, 2.585018]),
@@ -143,9 +143,10 @@ def impulse_curves():
     """Of icosahedron and tetrahedron (Figure 5), and of pin and ball (Figure 11)."""
     figure, axes = viz.new_figure(1, 2, size=(9.0, 4.2), subplot_kw={"projection": "3d"})
     pin, ball = pin_and_ball()
+    contact_velocity = np.asarray(rb.contact_velocity(pin, ball))
     cases = (
         ("5  icosahedron and tetrahedron", ICOSAHEDRON, APPROACH, INSTANCES[0].law),
-        ("11  pin and ball", PIN_AND_BALL, np.asarray(rb.contact_velocity(pin, ball)), PIN_LAW),
+        ("11  pin and ball", PIN_AND_BALL, contact_velocity, rb.Coulomb(*PIN_LAW)),
     )
     impulses = []
     for (title, w, v, law), ax in zip(cases, axes, strict=True):

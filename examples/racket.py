@@ -106,12 +106,13 @@ def draw(plan, controls, path):
     above.plot(100 * DISC * np.cos(turn), 100 * DISC * np.sin(turn), color=ORANGE, lw=1.5)
     above.plot(place[:, 0], place[:, 1], color=BLUE, lw=1)
     above.plot(hits[:, 0], hits[:, 1], ".", color="black", ms=4)
-    above.annotate("start", place[0, :2], (5, 5), textcoords="offset points")
+    above.annotate("start", place[0, :2], (0, 4), textcoords="offset points", ha="center")
     above.set(aspect="equal", xlabel="x [cm]", ylabel="y [cm]", title="From above")
     number = np.arange(STROKES) + 1
-    strokes.axhline(100 * RISE, color=GREY, lw=0.8)
-    strokes.plot(number, 100 * controls[:, 0], "o", color=ORANGE)
+    strokes.axhline(100 * RISE, color=GREY, lw=0.8, label="of the sketch")
+    strokes.plot(number, 100 * controls[:, 0], "o", color=ORANGE, label="chosen")
     strokes.set(xlabel="stroke", ylabel="rise [cm]", xticks=number)
+    strokes.legend()
     for k, (axis, color) in enumerate((("x", GREEN), ("y", BLUE))):
         lean.bar(number + 0.4 * k - 0.2, np.degrees(controls[:, 1 + k]), 0.4, color=color,
                  label=f"about {axis}")  # fmt: skip

@@ -12,7 +12,7 @@ Run: python examples/sensitivity_map.py [--out DIR] [--n N]
 """
 
 import argparse
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 import jax
@@ -29,14 +29,20 @@ METHOD = rb.EventDriven(rb.ExactFlight(), dt=None, max_impacts=64)
 SPINS = (-3.0, 3.0)  # about the first and the second axis of the body [rad/s]
 TIMES = (4.8, 10.6)  # of the maps [s]
 LATER = np.linspace(1.0, 22.0, 22)  # of the growth [s]
-WORLD, START = CASES["I"].build()
+
+
+@cache
+def case():
+    """World and start of Case I."""
+    return CASES["I"].build()
 
 
 @partial(rb.parallel_vmap, chunk=64)
 def jacobian(state, t1):
     """The Jacobian at a time [s], and how many impacts there were."""
-    by_state = ro.flow_map(WORLD, state, METHOD, t1, throw=False).by_state
-    return by_state, rb.simulate(WORLD, state, METHOD, t1, throw=False).impacts.count
+    world, _ = case()
+    by_state = ro.flow_map(world, state, METHOD, t1, throw=False).by_state
+    return by_state, rb.simulate(world, state, METHOD, t1, throw=False).impacts.count
 
 
 def norms(states, times):
@@ -70,11 +76,13 @@ def nearby(n, seed=0):
 
 
 def repeated(n):
-    return jax.tree.map(lambda leaf: jnp.repeat(leaf[None], n, axis=0), START)
+    _, start = case()
+    return jax.tree.map(lambda leaf: jnp.repeat(leaf[None], n, axis=0), start)
 
 
 def main(out=None, n=200, n_starts=64):
     """Returns the norms of the maps by time, and the medians by the number of impacts."""
+    case()  # not while the program is traced: its numbers would be the tracer's
     maps = {t: norms(spun(n), np.full(n * n, t))[0].reshape(n, n) for t in TIMES}
     starts = jax.tree.map(lambda leaf: jnp.repeat(leaf, len(LATER), axis=0), nearby(n_starts))
     found, count = norms(starts, np.tile(LATER, n_starts))

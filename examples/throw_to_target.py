@@ -16,7 +16,7 @@ import jaxrb as rb
 
 # The throw ends before contacts last: without them the program is smaller.
 METHOD = rb.LGVCI(dt=0.01, on_zeno="stop")
-AIM = jnp.array([1.0, 0.3, -1.5])  # a velocity that leads there [m/s]
+AIM = (1.0, 0.3, -1.5)  # a velocity that leads there [m/s]
 
 
 def throw(velocity):
@@ -52,7 +52,7 @@ def main(iterations=160):
         return optax.apply_updates(velocity, update), memory, jnp.sqrt(squared), solution
 
     velocity = jnp.array([0.6, 0.0, -1.2])
-    target = throw(AIM.astype(velocity.dtype)).final.position[0]
+    target = throw(jnp.array(AIM)).final.position[0]
     memory = optimizer.init(velocity)
     for k in range(iterations):
         velocity, memory, distance, solution = step(velocity, memory, target)

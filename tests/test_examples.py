@@ -1,6 +1,7 @@
 """Each example does what its header promises."""
 
 import dataclasses
+import importlib
 import sys
 from pathlib import Path
 
@@ -10,7 +11,21 @@ import pytest
 from helpers import control_gradient
 from scipy.integrate import solve_ivp
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
+EXAMPLES = Path(__file__).parent.parent / "examples"
+sys.path.insert(0, str(EXAMPLES))
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in EXAMPLES.glob("*.py")))
+def test_arrays_are_made_when_it_runs(name):
+    """Not when it is imported: as a script it chooses double precision only afterwards, which the
+    other tests here have chosen before."""
+    module = importlib.import_module(name)
+    made = [
+        key
+        for key, value in vars(module).items()
+        if any(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(value))
+    ]
+    assert not made
 
 
 @pytest.mark.slow
