@@ -61,6 +61,8 @@ class Dynamics(eqx.Module):
         """Whether any load depends on velocities."""
         return any(load.velocity_dependent for load in self.loads)
 
+    # A derivative takes it hundreds of times: it is traced once for each use.
+    @partial(jax.jit, static_argnames="working")
     def wrench(self, t: Time, phase: Phase, *, working: bool = False) -> Wrench:
         """The wrench of all loads at a time [s]; with `working`, of those without a potential."""
         here, inertial = self._in_world_order((phase, self.inertial))

@@ -423,6 +423,7 @@ def _fly(
     return _Arrival(end.phase, contacts, end.work, end.mode)
 
 
+@jax.jit  # it is taken again for each of its derivatives
 def _reset(
     logged: _Logged, end: _Arrival, duration: Float[Array, ""], scene: Scene, course: Course
 ) -> _End:

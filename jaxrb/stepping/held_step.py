@@ -215,6 +215,7 @@ def _search(flow, known: Impulses, given: _Given) -> HeldStep:
     return _arrived(displaced, ending, impulses, residual, scene)
 
 
+@partial(jax.jit, static_argnums=0)
 def _displaced(
     flow, impulse: Impulse, t, duration, phase: Phase, rows: ContactRows, held, scene: Scene
 ) -> _Displaced:

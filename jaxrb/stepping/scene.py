@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
@@ -159,6 +160,7 @@ class Scene(eqx.Module):
         none = jnp.zeros(0, phase.position.x.dtype)
         return none if self.joints is None else self.joints.violation(phase)
 
+    @jax.jit  # a program uses it many times and traces it once
     def problem(
         self,
         rows: ContactRows,
