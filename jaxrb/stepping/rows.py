@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..math.materialize import compute_once
 from ..math import Quat, Vec3, rotate
 
 # The body of a side that does not move.
@@ -161,7 +162,7 @@ class Rows(eqx.Module):
         parts = [self.direction[:, i] * relative[i][None] for i in range(3)]
         parts += [self.levers[0][:, i] * first[3 + i][None] for i in range(3)]
         parts += [self.levers[1][:, i] * -second[3 + i][None] for i in range(3)]
-        return added(parts)
+        return compute_once(added(parts))
 
     def turned(self, turn: Quat) -> Rows:
         """With the levers of each body turned, as from one body frame into another."""
@@ -185,4 +186,4 @@ class Rows(eqx.Module):
         )
         here, there = self.links.of_bodies
         own = total(jnp.concatenate([linear, first]), here, 1)
-        return own - total(jnp.concatenate([linear, second]), there, 1)
+        return compute_once(own - total(jnp.concatenate([linear, second]), there, 1))
