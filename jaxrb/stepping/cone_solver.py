@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ..exec.work_queue import Task, of_lanes, run_queue
 from ..math.materialize import compute_once
+from ..math.rarely import if_any
 from .cone import ConeProblem, Units
 from .pressure import level
 from .rows import of_lane
@@ -119,12 +120,12 @@ def residual_of(problem: ConeProblem, p, u, w):
 def residual_at(problem: ConeProblem, impulse, reaction) -> tuple[Float[Array, ""], Units]:
     """Of impulses [N s], relative to the largest velocity of the problem; its units."""
     begun = _Begun.of(problem, impulse, reaction)
-    return begun.residual, begun.units
+    residual = if_any(begun.unsolved, _levelled_residual, _own_residual, problem, begun)
+    return residual, begun.units
 
 
 class _Begun(NamedTuple):
-    """Where a search begins: given impulses without units, with linear pressures where faces
-    slide."""
+    """Where a search begins: given impulses without units."""
 
     units: Units
     p: Float[Array, "3 n_contacts"]
@@ -138,14 +139,36 @@ class _Begun(NamedTuple):
         p, q = problem.press(impulse) / units.impulse[None], reaction / units.reaction
         p = jnp.where(problem.active[None], p, 0.0)
         _, u, w = _velocity(problem, units, p, q)
-        residual = residual_of(problem, p, u, w)
+        return _Begun(units, p, q, residual_of(problem, p, u, w))
+
+    @property
+    def unsolved(self) -> Bool[Array, ""]:
+        """Whether these impulses do not solve the problem."""
+        return ~(self.residual <= Tolerances.of(self.p.dtype).accepted)
+
+    def levelled(self, problem: ConeProblem) -> _Begun:
+        """With linear pressures where faces slide; what solves the problem is left as it is."""
+        units, p, q, residual = self
+        _, u, _ = _velocity(problem, units, p, q)
         even = level(problem, p, u)
         _, u, w = _velocity(problem, units, even, q)
-        # What solves the problem is left as it is.
-        solves = residual <= Tolerances.of(p.dtype).accepted
-        p = jnp.where(of_lane(solves, p), p, even)
-        residual = jnp.where(solves, residual, residual_of(problem, even, u, w))
+        p = jnp.where(of_lane(self.unsolved, p), even, p)
+        residual = jnp.where(self.unsolved, residual_of(problem, even, u, w), residual)
         return _Begun(units, p, q, residual)
+
+    def solution(self, problem: ConeProblem) -> ConeSolution:
+        """As the answer, where they are."""
+        units, p, q, residual = self
+        p, q = jnp.where(problem.active[None], units.impulse[None] * p, 0.0), units.reaction * q
+        return ConeSolution(problem.velocity(p, q), p, q, residual, jnp.zeros_like(residual))
+
+
+def _own_residual(problem: ConeProblem, begun: _Begun):
+    return begun.residual
+
+
+def _levelled_residual(problem: ConeProblem, begun: _Begun):
+    return begun.levelled(problem).residual
 
 
 def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Tolerances) -> _State:
@@ -394,23 +417,30 @@ def _one_lane(tree) -> Float[Array, "numbers 1"]:
 @jax.jit
 def search(problem: ConeProblem, impulse, reaction) -> ConeSolution:
     """The answer, sought from given impulses; its derivatives are not those of the answer."""
-    given = (problem, impulse, reaction)
+    begun = _Begun.of(problem, impulse, reaction)
+    # Most steps of what rests end here.
+    wanted = ~(begun.residual <= Tolerances.of(problem.free.dtype).kept)
+    solution = if_any(wanted, _sought, _kept, problem, begun)
+    return solution._replace(turns=solution.turns.astype(jnp.int32))
+
+
+def _kept(problem: ConeProblem, begun: _Begun) -> ConeSolution:
+    return begun.solution(problem)
+
+
+def _sought(problem: ConeProblem, begun: _Begun) -> ConeSolution:
+    given = (problem, begun)
     tolerances = Tolerances.of(problem.free.dtype)
     unpack = _layout(given)
 
     def solved(columns):
-        problem, p, q = unpack(columns)
-        begun = _Begun.of(problem, p, q)
-        prepared = (problem, begun)
-        task = _task(_layout(jax.tree.map(lambda leaf: leaf[..., 0], prepared)), tolerances)
-        found = run_queue(task, _pack(prepared))
-        units, p, q, residual = begun
-        p, q = jnp.where(problem.active[None], units.impulse[None] * p, 0.0), units.reaction * q
-        old = (problem.velocity(p, q), p, q, residual, jnp.zeros_like(residual))
-        return _choose(residual <= tolerances.kept, _pack(old), found)
+        problem, begun = unpack(columns)
+        begun = begun.levelled(problem)
+        task = _task(unpack, tolerances)
+        found = run_queue(task, _pack((problem, begun)))
+        kept = begun.residual <= tolerances.kept
+        return _choose(kept, _pack(begun.solution(problem)), found)
 
-    columns = _one_lane(given)
-    found = of_lanes(solved)(columns)
-    like = (problem.free, impulse, reaction, *(jnp.zeros((), problem.free.dtype),) * 2)
-    v, p, q, residual, turns = jax.tree.map(lambda leaf: leaf[..., 0], _layout(like)(found))
-    return ConeSolution(v, p, q, residual, turns.astype(jnp.int32))
+    found = of_lanes(solved)(_one_lane(given))
+    like = jax.eval_shape(_kept, *given)
+    return jax.tree.map(lambda leaf: leaf[..., 0], _layout(like)(found))

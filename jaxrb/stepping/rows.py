@@ -19,8 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..math.materialize import compute_once
 from ..math import Quat, Vec3, rotate
+from ..math.materialize import compute_once
 
 # The body of a side that does not move.
 WORLD = -1
