@@ -13,11 +13,11 @@ from jaxtyping import Array, Bool, Float
 from ..bodies import Phase
 from ..flows import AbstractFlow
 from ..stepping.held_step import Impulses
-from ..stepping.joined_step import joined_step
-from ..stepping.moreau_step import Stepped, Surroundings, moreau_step
+from ..stepping.joined_step import Joined, joined_step
+from ..stepping.moreau_step import Stepped, Struck, Surroundings, moreau_step
 from ..stepping.put_right import no_shift
 from ..stepping.scene import Scene
-from ..stepping.theta_step import Known, Rule, theta_step
+from ..stepping.theta_step import Moved, Rule, theta_step
 from .events import AbstractEvents, Flown, NoContacts
 from .lasting_events import scene_of
 from .system import System
@@ -32,9 +32,17 @@ class AbstractScheme(eqx.Module):
 
     @abc.abstractmethod
     def step(
-        self, flow: AbstractFlow, t, duration, phase: Phase, known: Any, around: Surroundings
+        self,
+        flow: AbstractFlow,
+        t,
+        duration,
+        phase: Phase,
+        before: Any,
+        around: Surroundings,
+        known: Any | None,
     ) -> Stepped:
-        """One step from a phase at a time [s], given the impulses of the one before."""
+        """One step from a phase at a time [s], given what the one before has found, and what this
+        one has, if it was taken before."""
 
 
 class Variational(AbstractScheme):
@@ -42,11 +50,13 @@ class Variational(AbstractScheme):
 
     def nothing(self, scene, t, phase):
         none = scene.nothing(scene.rows(t, phase))
-        return none if scene.joints is None else Impulses(none, none)
+        if scene.joints is None:
+            return Struck.nothing(none)
+        return Joined(none, Impulses(none, none))
 
-    def step(self, flow, t, duration, phase, known, around):
+    def step(self, flow, t, duration, phase, before, around, known):
         step = moreau_step if around.scene.joints is None else joined_step
-        return step(flow, t, duration, phase, known, around)
+        return step(flow, t, duration, phase, before, around, known)
 
 
 class Theta(AbstractScheme):
@@ -56,22 +66,23 @@ class Theta(AbstractScheme):
 
     def nothing(self, scene, t, phase):
         none = scene.nothing(scene.rows(t, phase))
-        return Known(none, None if scene.joints is None else no_shift(scene, phase))
+        velocity = jnp.zeros((6, phase.position.x.shape[0]), phase.position.x.dtype)
+        return Moved(velocity, none, None if scene.joints is None else no_shift(scene, phase))
 
-    def step(self, flow, t, duration, phase, known, around):
-        return theta_step(self.rule, flow, t, duration, phase, known, around)
+    def step(self, flow, t, duration, phase, before, around, known):
+        return theta_step(self.rule, flow, t, duration, phase, before, around, known)
 
 
 class Carried(eqx.Module):
     """The mode of a world that is stepped.
 
     Attributes:
-        impulses: of the last step, from which those of the next are sought.
+        found: what the last step has found, from which that of the next is sought.
         contact: of contacts in the last step [N s].
         lost: whether the closest point of a contact was not found in it.
     """
 
-    impulses: Any
+    found: Any
     contact: Float[Array, "3 n_contacts"]
     lost: Bool[Array, ""]
 
@@ -99,8 +110,9 @@ class SteppedContacts(AbstractEvents):
         scene = scene_of(self.system)
         restitution = scene.of_sources(scene.beside_contacts(self._restitution, 0.0))
         around = Surroundings(scene, restitution, self.tolerance)
-        step = self.scheme.step(scheme, t, duration, phase, mode.impulses, around)
-        carried = Carried(*jax.lax.stop_gradient((step.impulses, step.contact)), step.lost)
+        found = None if known is None else jax.lax.stop_gradient(known.found)
+        step = self.scheme.step(scheme, t, duration, phase, mode.found, around, found)
+        carried = Carried(*jax.lax.stop_gradient((step.found, step.contact)), step.lost)
         error = jnp.maximum(step.error, step.missed)
         return Flown(step.phase, error, step.work, carried, step.missed <= 1)
 

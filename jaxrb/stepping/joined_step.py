@@ -14,6 +14,7 @@ restitution. What has penetrated before it was found closed stays where it is.
 from __future__ import annotations
 
 import dataclasses
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -31,8 +32,21 @@ from .scene import Impulse, Scene
 from .solve_cone import answer
 
 
+class Joined(NamedTuple):
+    """What a step has found [N s]."""
+
+    struck: Impulse  # of the impact at its start
+    lasting: Impulses
+
+
 def joined_step(
-    flow: AbstractFlow, t, duration, phase: Phase, known: Impulses, around: Surroundings
+    flow: AbstractFlow,
+    t,
+    duration,
+    phase: Phase,
+    before: Joined,
+    around: Surroundings,
+    known: Joined | None = None,
 ) -> Stepped:
     """A step of joined bodies.
 
@@ -40,8 +54,9 @@ def joined_step(
         flow: the scheme of free bodies.
         t, duration: [s].
         phase: at the start, where the joints hold.
-        known: impulses of the step before, from which those of this one are sought.
+        before: what the step before has found, from which that of this one is sought.
         around: masses, loads, contacts, joints and their laws.
+        known: what this step has found, if it was taken before.
     """
     scene = dataclasses.replace(around.scene, sinks=True)
     contacts = scene.find(t, phase)
@@ -52,17 +67,20 @@ def joined_step(
     closed, speed = around.closed(rows.gap, rows), _speed(rows, phase, scene)
     strikes = closed & (speed < -slow)
     returned, strikes = jnp.where(strikes, around.restitution * speed, 0.0), jnp.any(strikes)
-    arguments = (phase, rows, returned, closed & strikes, scene)
+    struck, lasting = (None, None) if known is None else known
+    arguments = (phase, rows, returned, closed & strikes, scene, struck)
     found = if_any(strikes, _impact, _no_impact, *arguments)
     start, struck, residual = tree_where(strikes, found, _no_impact(*arguments))
-    lasting = closed & (jnp.abs(_speed(rows, start, scene)) <= slow)
-    held, height = scene.resisted(lasting), jnp.full_like(duration, around.tolerance)
-    step = held_step(flow, t, duration, start, contacts, held, known, scene, height)
+    slides = closed & (jnp.abs(_speed(rows, start, scene)) <= slow)
+    held, height = scene.resisted(slides), jnp.full_like(duration, around.tolerance)
+    arguments = (start, contacts, held, before.lasting, scene, height, lasting)
+    step = held_step(flow, t, duration, *arguments)
     missed = jnp.maximum(residual, step.residual)
     missed = missed / (1e-9 if jnp.finfo(residual.dtype).eps < 1e-10 else 2e-4)
     contact = struck.contact + step.impulses.start.contact + step.impulses.end.contact
     missed, lost = jax.lax.stop_gradient(missed), jnp.any(jnp.isnan(rows.gap))
-    return Stepped(step.phase, step.impulses, contact, step.error, missed, step.work, lost)
+    found = Joined(struck, step.impulses)
+    return Stepped(step.phase, found, contact, step.error, missed, step.work, lost)
 
 
 def _speed(rows: ContactRows, phase: Phase, scene: Scene) -> Float[Array, " n_contacts"]:
@@ -71,7 +89,7 @@ def _speed(rows: ContactRows, phase: Phase, scene: Scene) -> Float[Array, " n_co
     return rows.rates.velocity(v)[0] - rows.drift[0]
 
 
-def _no_impact(phase: Phase, rows: ContactRows, returned, active, scene: Scene):
+def _no_impact(phase: Phase, rows: ContactRows, returned, active, scene: Scene, known):
     return phase, scene.nothing(rows), jnp.zeros((), rows.gap.dtype)
 
 
@@ -81,12 +99,17 @@ def _impact(
     returned: Float[Array, " n_contacts"],
     active: Bool[Array, " n_contacts"],
     scene: Scene,
+    known: Impulse | None,
 ) -> tuple[Phase, Impulse, Float[Array, ""]]:
     """The phase after an impact, its impulses, and the residual of their problem."""
     nothing = scene.nothing(rows)
     bias = nothing._replace(contact=(-rows.drift).at[0].add(returned))
     problem = scene.problem(rows, phase, bias, active)
-    found = search(*jax.lax.stop_gradient((problem, *nothing)))
-    impulse = answer(problem, Impulse(found.impulse, found.reaction))
+    if known is None:
+        found = search(*jax.lax.stop_gradient((problem, *nothing)))
+        known, residual = Impulse(found.impulse, found.reaction), found.residual
+    else:
+        residual = jnp.zeros((), rows.gap.dtype)
+    impulse = answer(problem, known)
     after = pushed(phase, problem.momentum(*impulse), scene.dynamics.inertial)
-    return after, impulse, found.residual
+    return after, impulse, residual

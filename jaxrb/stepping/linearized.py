@@ -174,24 +174,28 @@ def _refined(inverse: Callable[[Flat], Flat], matvec: Callable[[Flat], Flat], ri
     right = right / unit
 
     def turn(_, state):
-        x, rest, _ = state
+        x, rest, change, _ = state
         x = x + inverse(rest)
         left = right - matvec(x)
-        return x, left, _size(left - rest)
+        return x, left, _size(left - rest), change
 
     def unfinished(carry):
-        (_, _, change), before, rounds = carry
-        return (change > round_off) & (change <= 0.5 * before) & (rounds < _ROUNDS)
+        (_, _, change, last), before, rounds = carry
+        # Each turn makes the change less by about the same factor: the next would be as large as
+        # this. Where the factor is not small, it is not known so well.
+        settles = (change <= 1e-2 * last) & (change * change <= round_off * last)
+        moves = (change > round_off) & ~settles
+        return moves & (change <= 0.5 * before) & (rounds < _ROUNDS)
 
     def improve(carry):
         state, _, rounds = carry
         # The change may grow for a turn or two on its way.
-        return jax.lax.fori_loop(0, _TURNS, turn, state), state[-1], rounds + 1
+        return jax.lax.fori_loop(0, _TURNS, turn, state), state[2], rounds + 1
 
     far = jnp.full((), jnp.inf, right.dtype)
-    start = (jnp.zeros_like(right), right, far)
+    start = (jnp.zeros_like(right), right, far, far)
     carry = (start, far, jnp.zeros((), jnp.int32))
-    (x, _, change), _, _ = jax.lax.while_loop(unfinished, improve, carry)
+    (x, _, change, _), _, _ = jax.lax.while_loop(unfinished, improve, carry)
     # What is left is no more exact than the terms that it is the difference of: in float32 that is
     # more than half of the digits where the solution is large.
     allowed = jnp.maximum(jnp.sqrt(round_off), _LEFT * round_off * _size(x))

@@ -60,11 +60,23 @@ class Surroundings(eqx.Module):
         return jax.lax.stop_gradient(gap) <= jax.lax.stop_gradient(height)
 
 
+class Struck(NamedTuple):
+    """What a step has found."""
+
+    impulse: Impulse  # [N s]
+    in_the_mean: Bool[Array, ""]  # whether the law holds of mean velocities
+
+    @staticmethod
+    def nothing(none: Impulse) -> Struck:
+        """Of no step, with no impulses."""
+        return Struck(none, jnp.zeros((), bool))
+
+
 class Stepped(NamedTuple):
     """The result of a step."""
 
     phase: Phase
-    impulses: Any  # from which those of the next step are sought
+    found: Any  # from which that of the next step is sought
     contact: Float[Array, "3 n_contacts"]  # impulses of contacts in the whole step [N s]
     error: Float[Array, ""]  # of the equations of motion, relative to the one allowed
     missed: Float[Array, ""]  # residual of the cone problems, relative to the one allowed
@@ -73,7 +85,13 @@ class Stepped(NamedTuple):
 
 
 def moreau_step(
-    flow: AbstractFlow, t, duration, phase: Phase, known: Impulse, around: Surroundings
+    flow: AbstractFlow,
+    t,
+    duration,
+    phase: Phase,
+    before: Struck,
+    around: Surroundings,
+    known: Struck | None = None,
 ) -> Stepped:
     """A step of Moreau's midpoint rule, of free bodies.
 
@@ -81,8 +99,9 @@ def moreau_step(
         flow: the scheme of the free motion.
         t, duration: [s].
         phase: at the start.
-        known: impulses of the step before, from which those of this one are sought [N s].
+        before: what the step before has found, from which that of this one is sought.
         around: masses, loads, contacts and their laws.
+        known: what this step has found, if it was taken before.
     """
     scene, half = around.scene, 0.5 * duration
     dynamics, inertial = scene.dynamics, scene.dynamics.inertial
@@ -92,19 +111,20 @@ def moreau_step(
     weight = dynamics.gravity * (inertial.mass * duration)
     pulled = dataclasses.replace(kick.phase, linear_momentum=kick.phase.linear_momentum + weight)
     rows = scene.rows(t + half, middle)
-    before = rows.rates.velocity(velocities(middle, inertial)) - rows.drift
+    coming = rows.rates.velocity(velocities(middle, inertial)) - rows.drift
     active = around.closed(rows.gap, rows)
     slow = 0.5 * duration * dynamics.acceleration_scale(t + half, middle)
-    settling = _redundant(rows, active) & (before[0] > -jax.lax.stop_gradient(slow))
-    normal = jnp.where(settling, 0.0, around.restitution * before[0])
+    settling = _redundant(rows, active) & (coming[0] > -jax.lax.stop_gradient(slow))
+    normal = jnp.where(settling, 0.0, around.restitution * coming[0])
     bias = scene.nothing(rows)._replace(contact=(-rows.drift).at[0].add(normal))
     problem = scene.problem(rows, pulled, bias, active)
-    opening = jnp.where(before[0] < 0, normal, before[0])
-    mean = before.at[0].set(opening) - rows.drift
-    known = known._replace(contact=jnp.where(active[None], known.contact, 0.0))
-    arguments = (problem, mean, before, rows.drift, known)
+    opening = jnp.where(coming[0] < 0, normal, coming[0])
+    mean = coming.at[0].set(opening) - rows.drift
+    start = before.impulse
+    start = start._replace(contact=jnp.where(active[None], start.contact, 0.0))
+    arguments = (problem, mean, coming, rows.drift, start, known)
     held = jnp.any(active)
-    velocity, impulse, residual = if_any(held, _touched, _free, *arguments)
+    velocity, found, residual = if_any(held, _touched, _free, *arguments)
     momentum = problem.times_mass(velocity)
     touched = dataclasses.replace(
         pulled, linear_momentum=Vec3(*momentum[:3]), angular_momentum=Vec3(*momentum[3:])
@@ -116,7 +136,7 @@ def moreau_step(
     missed = residual / (1e-9 if jnp.finfo(residual.dtype).eps < 1e-10 else 2e-4)
     missed = jax.lax.stop_gradient(missed)
     lost = jnp.any(jnp.isnan(rows.gap))
-    return Stepped(end, impulse, impulse.contact, error, missed, work, lost)
+    return Stepped(end, found, found.impulse.contact, error, missed, work, lost)
 
 
 def _redundant(rows: ContactRows, active) -> Bool[Array, " n_contacts"]:
@@ -129,24 +149,28 @@ def _redundant(rows: ContactRows, active) -> Bool[Array, " n_contacts"]:
     return take(count > 3.5, owner, 0)
 
 
-def _free(problem: ConeProblem, mean, before, drift, known: Impulse):
-    none = jax.tree.map(jnp.zeros_like, known)
-    return problem.free, none, jnp.zeros((), before.dtype)
+def _free(problem: ConeProblem, mean, coming, drift, start: Impulse, known: Struck | None):
+    none = Struck.nothing(jax.tree.map(jnp.zeros_like, start))
+    return problem.free, none, jnp.zeros((), coming.dtype)
 
 
-def _touched(problem: ConeProblem, mean, before, drift, known: Impulse):
-    """Velocities and impulses after contact, and the residual."""
-    impulse, residual, in_the_mean = _search(
-        *jax.lax.stop_gradient((problem, mean, before, drift, known))
-    )
-    problem = _biased(problem, mean, in_the_mean)
-    return problem.velocity(*answer(problem, impulse)), impulse, residual
+def _touched(problem: ConeProblem, mean, coming, drift, start: Impulse, known: Struck | None):
+    """Velocities after contact, what was found, and the residual."""
+    if known is None:
+        given = (problem, mean, coming, drift, start)
+        found, residual = _search(*jax.lax.stop_gradient(given))
+    else:
+        found, residual = known, jnp.zeros((), coming.dtype)
+    problem = _biased(problem, mean, found.in_the_mean)
+    return problem.velocity(*answer(problem, found.impulse)), found, residual
 
 
-def _search(problem: ConeProblem, mean, before, drift, known: Impulse):
-    """The impulses, the residual, and whether the law is posed on mean velocities: if it would
-    create energy otherwise. A loop over both keeps the program to one solver."""
-    allowed = Tolerances.of(before.dtype).accepted * jnp.max(problem.units().speed)
+def _search(
+    problem: ConeProblem, mean, coming, drift, start: Impulse
+) -> tuple[Struck, Float[Array, ""]]:
+    """The impulses, whether the law is posed on mean velocities, as it is if it would create energy
+    otherwise, and the residual. A loop over both keeps the program to one solver."""
+    allowed = Tolerances.of(coming.dtype).accepted * jnp.max(problem.units().speed)
 
     def unfinished(carry):
         return ~carry[-1]
@@ -156,14 +180,15 @@ def _search(problem: ConeProblem, mean, before, drift, known: Impulse):
         solution = search(_biased(problem, mean, in_the_mean), *impulse)
         contact = jnp.where(problem.active[None], solution.impulse, 0.0)
         after = problem.contact_rates.velocity(solution.velocity) - drift
-        created = 0.5 * jnp.sum(problem.acting(contact) * (before + after))
+        created = 0.5 * jnp.sum(problem.acting(contact) * (coming + after))
         creates = ~in_the_mean & (created > allowed * jnp.sum(jnp.abs(contact)))
         impulse = Impulse(contact, solution.reaction)
         return impulse, solution.residual, in_the_mean | creates, ~creates
 
     no = jnp.zeros((), bool)
-    carry = (known, jnp.full((), jnp.inf, before.dtype), no, no)
-    return jax.lax.while_loop(unfinished, turn, carry)[:3]
+    carry = (start, jnp.full((), jnp.inf, coming.dtype), no, no)
+    impulse, residual, in_the_mean, _ = jax.lax.while_loop(unfinished, turn, carry)
+    return Struck(impulse, in_the_mean), residual
 
 
 def _biased(problem: ConeProblem, mean, in_the_mean) -> ConeProblem:

@@ -28,7 +28,13 @@ def no_shift(scene: Scene, phase: Phase) -> Impulses:
 
 
 def put_right(
-    flow: AbstractFlow, t, duration, phase: Phase, known: Impulses, scene: Scene
+    flow: AbstractFlow,
+    t,
+    duration,
+    phase: Phase,
+    before: Impulses,
+    known: Impulses | None,
+    scene: Scene,
 ) -> HeldStep:
     """The phase in which joints hold and their rates are zero, nearly the closest one in the metric
     of the masses.
@@ -37,7 +43,8 @@ def put_right(
         flow: the scheme of free bodies.
         t, duration: of the flight [s].
         phase: to be put right.
-        known: the impulses when joints were put right before, from which these are sought.
+        before: the impulses when joints were put right before, from which these are sought.
+        known: these, if they have been found before.
         scene: masses and joints.
     """
     at_rest = dataclasses.replace(
@@ -46,7 +53,7 @@ def put_right(
         angular_momentum=zeros_like(phase.angular_momentum),
     )
     alone, none_held, closed = _alone(scene), jnp.zeros(0, bool), jnp.zeros_like(duration)
-    moved = held_step(flow, t, duration, at_rest, None, none_held, known, alone, closed)
+    moved = held_step(flow, t, duration, at_rest, None, none_held, before, alone, closed, known)
     there = dataclasses.replace(
         moved.phase,
         linear_momentum=phase.linear_momentum,

@@ -71,11 +71,12 @@ class Rule(NamedTuple):
     iterations: int
 
 
-class Known(NamedTuple):
-    """Impulses of a step, from which those of the next are sought [N s]."""
+class Moved(NamedTuple):
+    """What a step has found."""
 
-    impulse: Impulse
-    shift: Impulses | None  # by which joints were put right; None without any
+    velocity: Velocity  # at its end
+    impulse: Impulse  # [N s]
+    shift: Impulses | None  # by which joints were put right [N s]; None without any
 
 
 class Start(eqx.Module):
@@ -91,7 +92,14 @@ class Start(eqx.Module):
 
 
 def theta_step(
-    rule: Rule, flow: AbstractFlow, t, duration, phase: Phase, known: Known, around: Surroundings
+    rule: Rule,
+    flow: AbstractFlow,
+    t,
+    duration,
+    phase: Phase,
+    before: Moved,
+    around: Surroundings,
+    known: Moved | None = None,
 ) -> Stepped:
     """A step of one of the theta schemes.
 
@@ -100,8 +108,9 @@ def theta_step(
         flow: a scheme of free bodies, by which joints that have drifted are put right.
         t, duration: [s].
         phase: at the start.
-        known: impulses of the step before.
+        before: what the step before has found, from which that of this one is sought.
         around: masses, loads, contacts, joints and their laws.
+        known: what this step has found, if it was taken before.
     """
     scene = around.scene
     dynamics, inertial = scene.dynamics, scene.dynamics.inertial
@@ -110,13 +119,18 @@ def theta_step(
     foreseen = rows.gap + 0.5 * duration * speed  # eq:101
     active = scene.resisted(around.closed(foreseen, rows))
     start = Start(t, duration, phase, rows, around.restitution * speed, active, scene)
-    old = known.impulse._replace(contact=jnp.where(active[None], known.impulse.contact, 0.0))
-    fixed = jax.lax.stop_gradient((start, old))
-    found, impulse, residual, error = _search(rule, *fixed)
+    if known is None:
+        old = before.impulse
+        old = old._replace(contact=jnp.where(active[None], old.contact, 0.0))
+        found, impulse, residual, error = _search(rule, *jax.lax.stop_gradient((start, old)))
+    else:
+        found, impulse = known.velocity, known.impulse
+        residual = error = jnp.zeros_like(duration)
     velocity = _velocity(rule, found, impulse, start)
     end, shift = moved(rule.theta, duration, phase, v, velocity, inertial), None
-    if known.shift is not None:
-        held = put_right(flow, t, duration, end, known.shift, scene)
+    if before.shift is not None:
+        shifts = (before.shift, None if known is None else known.shift)
+        held = put_right(flow, t, duration, end, *shifts, scene)
         end, shift, error = held.phase, held.impulses, jnp.maximum(error, held.error)
         residual = jnp.maximum(residual, held.residual)
     work = None
@@ -127,8 +141,8 @@ def theta_step(
     # `moreau_step`); as in Siconos, such a step is taken with what the solver has found.
     missed = residual / (1e-6 if jnp.finfo(residual.dtype).eps < 1e-10 else 1e-3)
     missed = jax.lax.stop_gradient(missed)
-    lost, impulses = jnp.any(jnp.isnan(rows.gap)), Known(impulse, shift)
-    return Stepped(end, impulses, impulse.contact, error, missed, work, lost)
+    lost, taken = jnp.any(jnp.isnan(rows.gap)), Moved(found, impulse, shift)
+    return Stepped(end, taken, impulse.contact, error, missed, work, lost)
 
 
 def moved(
