@@ -30,6 +30,12 @@ def sparse_jvp(function: Callable, primals: tuple, tangents: tuple) -> tuple[Any
     return jax.jvp(of_active, [leaves[i] for i in active], [directions[i] for i in active])
 
 
+def is_moving(tangents: Any) -> bool:
+    """Whether a rule with `symbolic_zeros=True` receives a tangent that is not known to be zero."""
+    leaves = jax.tree.leaves(tangents, is_leaf=_is_zero)
+    return not all(_is_zero(leaf) for leaf in leaves)
+
+
 def keep_rule(function: Callable) -> Callable:
     """Calls a `custom_jvp` function from within its own rule, so that the rule survives.
 

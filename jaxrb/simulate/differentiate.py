@@ -27,9 +27,9 @@ from ..bodies import Phase
 from ..contact import AbstractContacts
 from ..flows import AbstractFlow
 from ..math import tree_where
-from ..math.autodiff import keep_rule, sparse_jvp
+from ..math.autodiff import is_moving, keep_rule, sparse_jvp
 from ..math.materialize import compute_once, opaque_one
-from ..math.rarely import any_of_batch, if_any
+from ..math.rarely import any_of_batch, if_any, where_any
 from .course import Course, Status
 from .events import AbstractEvents, Event, Mode, Resolution
 from .forward import forward, is_wanted
@@ -268,11 +268,11 @@ def _fly_arcs(
         return tree_where(flown, following, course)
 
     @partial(jax.checkpoint, prevent_cse=False)
-    def fly_last(course: Course, flown, duration, logged: _Logged):
+    def fly_last(course: Course, flown, duration, logged: _Logged, late):
         """The last flight of an arc that is full or ends before a step does."""
         within = logged.within_step
         planned = jnp.where(within, duration, course.remaining)
-        end = _fly_to_event(scheme, planned, logged, scene, course)
+        end = _fly_to_event(scheme, planned, late, logged, scene, course)
         step = jnp.where(within, course.step, course.step + 1)
         left = jnp.where(within, course.remaining - end.duration, grid.size(step))
         following = Course(end.after, end.mode, left, step, _sum(course.work, end.work))
@@ -280,9 +280,9 @@ def _fly_arcs(
         return tree_where(flown, following, course), struck
 
     def step(carry, flown):
-        course, record = carry
+        course, record, late = carry
         record = record.with_flight(wanted, scene.times, grid, course, flown)
-        return (fly_step(course, flown), record), None
+        return (fly_step(course, flown), record, late & ~flown), None
 
     def arc(carry, entry):
         flights, duration, number, resolution, mode = entry
@@ -291,8 +291,8 @@ def _fly_arcs(
         if limit > 1:
             order = jnp.arange(limit - 1, dtype=flights.dtype)
             carry, _ = jax.lax.scan(step, carry, order < flights - ended.astype(flights.dtype))
-        start, record = carry
-        course, struck = fly_last(start, ended, duration, logged)
+        start, record, late = carry
+        course, struck = fly_last(start, ended, duration, logged, late)
         following = grid.size(start.step) - course.remaining
         until = jnp.where(logged.within_step, following, jnp.inf)
         record = record.with_flight(wanted, scene.times, grid, start, ended, until)
@@ -300,13 +300,15 @@ def _fly_arcs(
             offset = grid.size(start.step) - start.remaining + struck[0]
             impact = (start.step, offset, logged.number >> 2, *struck[1:])
             record = record.with_impact(is_impact(logged.number), *impact)
-        return (course, record), None
+        return (course, record, jnp.where(ended, logged.within_step, late)), None
 
     if limit > 1:  # of a block reverse mode then keeps where arcs begin, not where flights do
         arc = jax.checkpoint(arc, prevent_cse=False)
     entries = (log.flights, log.duration, log.event, log.resolution, log.mode)
-    carry, _ = jax.lax.scan(arc, (start, record), entries)
-    return carry
+    # Whether a flight begins after an event within its step; of the first that is not known.
+    late = jnp.ones((), bool)
+    (course, record, _), _ = jax.lax.scan(arc, (start, record, late), entries)
+    return course, record
 
 
 class _Logged(NamedTuple):
@@ -350,6 +352,7 @@ class _End(NamedTuple):
 def _fly_to_event(
     scheme: AbstractFlow,
     planned: Float[Array, ""],
+    late: Bool[Array, ""],
     logged: _Logged,
     scene: Scene,
     course: Course,
@@ -370,8 +373,8 @@ def _(scheme, primals, tangents):
     It is evaluated at the duration that the function itself returns, so that higher
     derivatives follow from this one.
     """
-    planned, logged, scene, course = primals
-    dplanned, _, dscene, dcourse = tangents
+    planned, late, logged, scene, course = primals
+    dplanned, _, _, dscene, dcourse = tangents
     duration = keep_rule(partial(_fly_to_event, scheme))(*primals).duration
 
     # The end of the flight is linearised once along what is given, and once along its duration.
@@ -379,8 +382,15 @@ def _(scheme, primals, tangents):
     fly = partial(_fly, scheme, logged)
     end, dend = sparse_jvp(partial(fly, duration), (scene, course), (dscene, dcourse))
     dend = compute_once(dend, one)
-    along_duration = lambda d: fly(d, scene, course)  # noqa: E731
-    _, motion = jax.jvp(along_duration, (duration,), (jnp.ones_like(duration),))
+
+    def along_duration(duration, scene, course):
+        fly_for = lambda d: fly(d, scene, course)  # noqa: E731
+        return jax.jvp(fly_for, (duration,), (jnp.ones_like(duration),))[1]
+
+    # A whole step has its own duration, whatever else changes, if the grid of times does not.
+    late = late | is_moving(dscene.grid)
+    motion_matters = logged.happens | late
+    motion = where_any(motion_matters, along_duration, duration, scene, course)
 
     def root(end, duration, scene, course):
         t = course.time(scene.grid) + duration
@@ -428,13 +438,29 @@ def _reset(
     logged: _Logged, end: _Arrival, duration: Float[Array, ""], scene: Scene, course: Course
 ) -> _End:
     """The world after the event that a flight may end with."""
+    # What reverse mode keeps of it would pass through the branches, which would copy it.
+    happened = jax.checkpoint(_happened, prevent_cse=False)
+    arguments = (logged, end, duration, scene, course)
+    phase, mode = if_any(logged.happens, happened, _nothing_happened, *arguments)
+    return _End(end.phase, phase, mode, duration, end.work)
+
+
+def _happened(
+    logged: _Logged, end: _Arrival, duration: Float[Array, ""], scene: Scene, course: Course
+) -> tuple[Phase, Mode]:
     t = course.time(scene.grid) + duration
     events = logged.at(scene.events)
     event = logged.event(events, end.contacts)
     after = events.reset(
         t, end.phase, end.contacts, event, logged.resolution, end.mode, logged.mode
     )
-    return _End(end.phase, after.phase, after.mode, duration, end.work)
+    return after.phase, after.mode
+
+
+def _nothing_happened(
+    logged: _Logged, end: _Arrival, duration: Float[Array, ""], scene: Scene, course: Course
+) -> tuple[Phase, Mode]:
+    return end.phase, end.mode
 
 
 def _sum(a: Float[Array, ""] | None, b: Float[Array, ""] | None) -> Float[Array, ""] | None:
