@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from ..math import Vec3, cross, dot, norm
+from ..math.materialize import compute_once
 from ..math.safe import safe_divide
 from .colliders import PolytopeCollider, Separation
 
@@ -129,14 +130,14 @@ def _edges(a: PolytopeCollider, b: PolytopeCollider) -> Edges:
         normal = _along(normal, left + right)
     if not (a.has_faces or b.has_faces):
         bounds = jnp.zeros_like(bounds)  # segments without thickness do not penetrate
-    normal = normal / jnp.where(length > 0, length, 1.0)
+    normal = compute_once(normal / jnp.where(length > 0, length, 1.0))
     # The common normal of edges that are nearly parallel has few digits or none: what round-off
     # may have added to their separation must not make it the greatest.
     parallel, apart = _NEARLY * norm(d) * norm(e), jax.lax.stop_gradient(norm(p - q))
     part = parallel / jnp.where(length > 0, length, 1.0)
     doubt = 8 / _NEARLY * jnp.finfo(length.dtype).eps * apart * part
     separation = dot(normal, p - q) - jnp.where(part > 1, jax.lax.stop_gradient(doubt), 0.0)
-    separation = jnp.where(bounds, separation, -jnp.inf)
+    separation = compute_once(jnp.where(bounds, separation, -jnp.inf))
     on_a, on_b = closest_points(p, d, q, e)
     apart = on_a - on_b
     distance = jax.lax.stop_gradient(norm(apart))
@@ -172,7 +173,8 @@ def closest_points(p: Vec3, d: Vec3, q: Vec3, e: Vec3) -> tuple[Vec3, Vec3]:
     t = safe_divide(b * s + g, c)
     # Beyond an end of the second the closest point is that of its end.
     s = jnp.where(t < 0, jnp.clip(begin, 0.0, 1.0), jnp.where(t > 1, jnp.clip(end, 0.0, 1.0), s))
-    return p + d * s, q + e * jnp.clip(t, 0.0, 1.0)
+    s, t = compute_once((s, jnp.clip(t, 0.0, 1.0)))
+    return p + d * s, q + e * t
 
 
 def _heights(polytope: PolytopeCollider, points: Vec3) -> Float[Array, "n_faces n_points"]:

@@ -423,6 +423,7 @@ class _Arrival(NamedTuple):
     mode: Mode
 
 
+@jax.jit  # it is differentiated in two ways, and so is what happens after it: traced once for both
 def _fly(
     scheme: AbstractFlow, logged: _Logged, duration: Float[Array, ""], scene: Scene, course: Course
 ) -> _Arrival:
@@ -433,7 +434,7 @@ def _fly(
     return _Arrival(end.phase, contacts, end.work, end.mode)
 
 
-@jax.jit  # it is taken again for each of its derivatives
+@jax.jit
 def _reset(
     logged: _Logged, end: _Arrival, duration: Float[Array, ""], scene: Scene, course: Course
 ) -> _End:

@@ -28,16 +28,21 @@ def solve_cone(problem: ConeProblem, impulse, reaction) -> ConeSolution:
     return ConeSolution(velocity, *impulses, found.residual, found.turns)
 
 
-@jax.custom_jvp
+@jax.jit  # a program uses it many times and traces its rule once
 def answer(problem: ConeProblem, known: Impulse) -> Impulse:
     """Impulses that solve a problem, which are known, with the derivatives of its solution."""
+    return _answer(problem, known)
+
+
+@jax.custom_jvp
+def _answer(problem: ConeProblem, known: Impulse) -> Impulse:
     return known
 
 
-@partial(answer.defjvp, symbolic_zeros=True)
+@partial(_answer.defjvp, symbolic_zeros=True)
 def _(primals, tangents):
     problem, _ = primals
-    impulse = keep_rule(answer)(*primals)
+    impulse = keep_rule(_answer)(*primals)
     linearized = Linearized.of(problem, impulse, _velocities(problem, impulse).contact)
     x = linearized.flat(impulse)
 

@@ -181,6 +181,7 @@ def _power(t, phase: Phase, scene: Scene) -> Float[Array, ""]:
     return jnp.sum(dot(wrench.force, inertial.velocity(phase)) + turning)
 
 
+@partial(jax.jit, static_argnums=0)  # a program uses it many times and traces it once
 def _linearized(rule: Rule, v: Velocity, start: Start) -> ConeProblem:
     """The problem of an iteration from v, which is that of the step where v is its solution.
 

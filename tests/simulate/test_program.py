@@ -2,9 +2,10 @@
 
 import equinox as eqx
 import jax
+import jax.extend
 import jax.numpy as jnp
 import pytest
-from helpers import quick_jit
+from helpers import before_releases, quick_jit
 
 import jaxrb as rb
 
@@ -118,3 +119,46 @@ def test_transformations_compose(transform):
     else:
         _, rate = jax.jvp(jax.jit(height), (z0,), (jnp.ones(()),))
         assert abs(float(rate) - 1) < 1e-13
+
+
+def calls(jaxpr, name):
+    """How often a program calls a function that is traced once."""
+    inner = (sub for eqn in jaxpr.eqns for sub in jax.extend.core.jaxprs_in_params(eqn.params))
+    own = sum(eqn.params.get("name") == name for eqn in jaxpr.eqns)
+    return own + sum(calls(sub, name) for sub in inner)
+
+
+RESTING = {
+    "located": rb.LGVCI(dt=0.01, on_zeno="rest"),
+    **{
+        scheme: rb.MoreauJean(0.01, scheme=scheme, impacts="stepped")
+        for scheme in ("variational", "implicit", "semi_explicit")
+    },
+}
+
+
+@pytest.mark.parametrize(
+    ("method", "joined"),
+    [
+        ("variational", False),
+        pytest.param("implicit", False, marks=pytest.mark.slow),
+        pytest.param("located", True, marks=pytest.mark.slow),
+        *before_releases(
+            ("located", False), ("variational", True), ("implicit", True), ("semi_explicit", True)
+        ),
+    ],
+)
+def test_derivatives_do_not_seek_impulses_again(method, joined):
+    """Those of contacts that last and of joints are known when a trajectory is flown again."""
+
+    def place(friction):
+        law, rail = rb.Coulomb(friction, 0.0), rb.Slider(0, [1.0, 0, 0])
+        body = rb.RigidBody(rb.Box((0.1, 0.1, 0.05)), 1.0)
+        world = rb.World([body], [rb.HalfSpace()], contact_law=law, joints=[rail] * joined)
+        upright = jnp.array([[1.0, 0, 0, 0]])
+        at = jnp.array([[0, 0, 0.05]])
+        state = rb.State(at, upright, jnp.array([[1.0, 0, 0]]), jnp.zeros((1, 3)))
+        return rb.simulate(world, state, RESTING[method], 0.1, throw=False).final.position[0, 0]
+
+    value, slope = (jax.make_jaxpr(f)(0.3).jaxpr for f in (place, jax.grad(place)))
+    assert calls(slope, "search") == calls(value, "search") > 0
