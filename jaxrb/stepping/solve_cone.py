@@ -23,7 +23,7 @@ def solve_cone(problem: ConeProblem, impulse, reaction) -> ConeSolution:
         reaction: likewise, of joint rows [N s].
     """
     found = search(*jax.lax.stop_gradient((problem, impulse, reaction)))
-    impulses = answer(problem, Impulse(found.impulse, found.reaction))
+    impulses: Impulse = answer(problem, Impulse(found.impulse, found.reaction))
     velocity = problem.velocity(*impulses)
     return ConeSolution(velocity, *impulses, found.residual, found.turns)
 
