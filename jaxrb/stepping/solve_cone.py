@@ -23,9 +23,10 @@ def solve_cone(problem: ConeProblem, impulse, reaction) -> ConeSolution:
         reaction: likewise, of joint rows [N s].
     """
     found = search(*jax.lax.stop_gradient((problem, impulse, reaction)))
-    impulses: Impulse = answer(problem, Impulse(found.impulse, found.reaction))
+    impulses = answer(problem, Impulse(found.impulse, found.reaction))
     velocity = problem.velocity(*impulses)
-    return ConeSolution(velocity, *impulses, found.residual, found.turns)
+    contact, joint = impulses
+    return ConeSolution(velocity, contact, joint, found.residual, found.turns)
 
 
 @jax.jit  # a program uses it many times and traces its rule once
