@@ -193,7 +193,7 @@ def _refined(inverse: Callable[[Flat], Flat], matvec: Callable[[Flat], Flat], ri
         return jax.lax.fori_loop(0, _TURNS, turn, state), state[2], rounds + 1
 
     far = jnp.full((), jnp.inf, right.dtype)
-    start = (jnp.zeros_like(right), right, far, far)
+    start = (jnp.zeros_like(right), right, far, jnp.zeros_like(far))
     carry = (start, far, jnp.zeros((), jnp.int32))
     (x, _, change, _), _, _ = jax.lax.while_loop(unfinished, improve, carry)
     # What is left is no more exact than the terms that it is the difference of: in float32 that is
