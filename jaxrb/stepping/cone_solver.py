@@ -429,6 +429,7 @@ def _kept(problem: ConeProblem, begun: _Begun) -> ConeSolution:
 
 
 def _sought(problem: ConeProblem, begun: _Begun) -> ConeSolution:
+    """The answer, by a queue of all problems of a batch that have none yet."""
     given = (problem, begun)
     tolerances = Tolerances.of(problem.free.dtype)
     unpack = _layout(given)

@@ -67,13 +67,13 @@ def joined_step(
     closed, speed = around.closed(rows.gap, rows), _speed(rows, phase, scene)
     strikes = closed & (speed < -slow)
     returned, strikes = jnp.where(strikes, around.restitution * speed, 0.0), jnp.any(strikes)
-    struck, lasting = (None, None) if known is None else known
-    arguments = (phase, rows, returned, closed & strikes, scene, struck)
+    known_struck, known_lasting = (None, None) if known is None else known
+    arguments = (phase, rows, returned, closed & strikes, scene, known_struck)
     found = if_any(strikes, _impact, _no_impact, *arguments)
     start, struck, residual = tree_where(strikes, found, _no_impact(*arguments))
-    slides = closed & (jnp.abs(_speed(rows, start, scene)) <= slow)
-    held, height = scene.resisted(slides), jnp.full_like(duration, around.tolerance)
-    arguments = (start, contacts, held, before.lasting, scene, height, lasting)
+    lasting = closed & (jnp.abs(_speed(rows, start, scene)) <= slow)
+    held, height = scene.resisted(lasting), jnp.full_like(duration, around.tolerance)
+    arguments = (start, contacts, held, before.lasting, scene, height, known_lasting)
     step = held_step(flow, t, duration, *arguments)
     missed = jnp.maximum(residual, step.residual)
     missed = missed / (1e-9 if jnp.finfo(residual.dtype).eps < 1e-10 else 2e-4)
