@@ -6,8 +6,9 @@ from jaxtyping import Array, Int
 
 from ..bodies import Phase
 from .course import Status, start_course
-from .differentiate import CheckpointLayout, Program, Scene, trajectory
+from .differentiate import CheckpointLayout, Program, trajectory
 from .events import AbstractEvents
+from .logged_flight import Scene
 from .method import Backend, Run
 from .recorder import SaveSpec, Times
 from .time_grid import TimeGrid
