@@ -1,10 +1,16 @@
 """Linear equations by repetition with nearly the inverse, against their solution by elimination."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxrb.stepping.linearized import _refined
+
+
+@jax.jit
+def solve(matrix, inverse, right):
+    return _refined(lambda x: inverse @ x, lambda x: matrix @ x, right)
 
 
 def equations(size, off, rng, shears=False):
@@ -28,7 +34,7 @@ def test_the_solution_is_that_of_elimination(off, dtype, atol):
         matrix, right, inverse = equations(5, off, np.random.default_rng(seed))
         expected = np.linalg.solve(matrix, right)
         a, b, r = (jnp.asarray(array, dtype) for array in (matrix, inverse, right))
-        found = _refined(lambda x, b=b: b @ x, lambda x, a=a: a @ x, r)
+        found = solve(a, b, r)
         assert found.dtype == dtype
         np.testing.assert_allclose(found, expected, rtol=0, atol=atol * (1 + abs(expected).max()))
 
@@ -36,11 +42,11 @@ def test_the_solution_is_that_of_elimination(off, dtype, atol):
 def test_an_error_may_grow_before_it_falls():
     """One that a turn moves from each unknown to all before it: it is gone after five."""
     matrix, right, inverse = equations(5, 1e-3, np.random.default_rng(1), shears=True)
-    found = _refined(lambda x: inverse @ x, lambda x: matrix @ x, jnp.asarray(right))
+    found = solve(matrix, inverse, right)
     np.testing.assert_allclose(found, np.linalg.solve(matrix, right), atol=1e-12)
 
 
 def test_what_does_not_settle_is_not_a_number():
     matrix, right, _ = equations(5, 0.0, np.random.default_rng(2))
-    found = _refined(lambda x: 3 * x, lambda x: matrix @ x, jnp.asarray(right))
+    found = solve(matrix, 3 * np.eye(5), right)
     assert jnp.isnan(found).all()
