@@ -12,3 +12,4 @@ from .moving import Moving as Moving
 from .near import NearContacts as NearContacts, alone as alone, is_large as is_large
 from .obstacles import flat_at_rest as flat_at_rest
 from .single import SingleContact as SingleContact
+from .soon import Travel as Travel

@@ -21,6 +21,7 @@ from ..math import Vec3
 from ..math.materialize import compute_once
 from .clearance import Clearance, Proof, View
 from .single import Side, SingleContact
+from .soon import Travel
 
 
 class ContactKinematics(eqx.Module):
@@ -151,6 +152,11 @@ class AbstractContactSet(eqx.Module):
     def only(self, numbers: Int[Array, " n"]) -> AbstractContactSet | None:
         """The contacts of these numbers alone, in a row; None if they are only known together."""
         return None
+
+    def soon(self, travel: Travel) -> AbstractContactSet:
+        """The same contacts, which are found only if they can close in a step; of others the gap
+        is a lower bound, above zero, and points and normal are about those of that bound."""
+        return self
 
     def unproved(self) -> str | None:
         """What of it has no bound by which flights are proved free of impacts; None if all has."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -12,13 +13,14 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..bodies import Phase
-from ..math import Quat, Vec3, cross, dot, norm, rotate, rotate_inverse
+from ..math import Quat, Vec3, cross, direction, dot, norm, rotate, rotate_inverse, zeros_like
 from .base import AbstractContactSet, partners_vary
 from .clearance import Clearance, Reach, Separation, View
 from .colliders import AbstractCollider
 from .narrow_phase import may_fail, patch, separation
 from .patches import n_places
 from .points import ContactPoints, Incidence, Points, VaryingIncidence
+from .soon import Travel, of_these
 
 Pairs = tuple[tuple[int, int], ...]
 # Of both bodies of each contact the position and the orientation.
@@ -32,6 +34,7 @@ class BodyContacts(AbstractContactSet):
     colliders: tuple[AbstractCollider, AbstractCollider]  # stacked, one for each pair
     pairs: Pairs = eqx.field(static=True)  # the bodies of each contact, in the order of the phase
     n_obstacles: int = eqx.field(static=True)
+    travel: Travel | None = None  # None where the contact points of all pairs are found
 
     @property
     def shape(self):
@@ -46,9 +49,39 @@ class BodyContacts(AbstractContactSet):
         return may_fail(self.colliders)
 
     def _find(self, t, phase):
-        found = closest(self.colliders, *self._poses(phase))
+        if self.travel is None:
+            found = closest(self.colliders, *self._poses(phase))
+        else:
+            found = self._closest_soon(phase, self.travel)
         sides = (Points(side, *own) for side, own in zip(self._sides(), found.sides, strict=True))
         return ContactPoints(found.gap, found.round_off, found.normal, tuple(sides))
+
+    def soon(self, travel):
+        return self if n_points(self.colliders) == 1 else dataclasses.replace(self, travel=travel)
+
+    def _closest_soon(self, phase: Phase, travel: Travel) -> Closest:
+        """Where pairs are closest that can touch soon; of others how far they are apart along the
+        line between their centres of mass, at least."""
+        number = n_points(self.colliders)
+        sides = [Incidence(side) for side in zip(*self.pairs[::number], strict=True)]
+        (x, q), (y, p) = poses = [
+            side.gather((phase.position, phase.orientation)) for side in sides
+        ]
+        first, second = self.colliders
+        normal, apart = direction(x - y)
+        own = height(first, rotate_inverse(q, -normal))
+        other = height(second, rotate_inverse(p, normal))
+        size = reach(first).ball, reach(second).ball
+        gap = apart - own - other
+        leeway = travel.of(phase, sides, size)
+        needed = ~jax.lax.stop_gradient(gap > leeway)  # and where it is not finite
+        here, there = rotate_inverse(q, normal * -own), rotate_inverse(p, normal * other)
+        no_lever = zeros_like(normal)
+        round_off = 8 * jnp.finfo(gap.dtype).eps * (norm(x) + norm(y) + size[0] + size[1])
+        far = Closest(gap, round_off, normal, ((here, no_lever), (there, no_lever)))
+        far = jax.tree.map(lambda leaf: jnp.repeat(leaf[:, None], number, axis=1), far)
+        found = of_these(needed, _closest, (self.colliders, *poses), far)
+        return jax.tree.map(lambda leaf: leaf.reshape(-1), found)
 
     def leeway(self, phase):
         """Half of what is between the balls about both bodies, as both may move."""
@@ -170,19 +203,29 @@ def closest(
         colliders: of the solids, stacked, one for each pair.
         first, second: poses of their frames in the world; components of shape (n_contacts,).
     """
+    number = n_points(colliders)
+    once = jax.tree.map(lambda leaf: leaf[::number], (first, second))
+    return jax.tree.map(lambda leaf: leaf.reshape(-1), _closest(colliders, *once))
+
+
+def _closest(
+    colliders: tuple[AbstractCollider, AbstractCollider],
+    first: tuple[Vec3, Quat],
+    second: tuple[Vec3, Quat],
+) -> Closest:
+    """Likewise, in components of shape (n_pairs, n_points), of poses of shape (n_pairs,)."""
     (x, q), (y, p) = first, second
     shift, turn = rotate_inverse(q, y - x), q.conjugate() * p
-    number = n_points(colliders)
-    if number > 1:
-        once = jax.tree.map(lambda leaf: leaf[::number], (shift, turn))
-        found = jax.vmap(patch)(*colliders, *once)
-        gap, normal, (point, other) = jax.tree.map(lambda leaf: leaf.reshape(-1), found)
+    row = lambda tree: jax.tree.map(lambda leaf: leaf[:, None], tree)  # noqa: E731
+    if n_points(colliders) > 1:
+        gap, normal, (point, other) = jax.vmap(patch)(*colliders, shift, turn)
     else:
-        gap, normal, other = jax.vmap(separation)(*colliders, shift, turn)
+        gap, normal, other = row(jax.vmap(separation)(*colliders, shift, turn))
         point = other + normal * gap
+    (q, turn, shift), size = row((q, turn, shift)), (norm(x) + norm(y))[:, None]
     points = (point, rotate_inverse(turn, other - shift))
     levers = (cross(points[0], normal), cross(points[1], rotate_inverse(turn, normal)))
-    size = norm(x) + norm(y) + norm(points[0]) + norm(points[1])
+    size = size + norm(points[0]) + norm(points[1])
     round_off = 8 * jnp.finfo(gap.dtype).eps * size
     sides = ((points[0], levers[0]), (points[1], levers[1]))
     return Closest(gap, round_off, rotate(q, normal), sides)

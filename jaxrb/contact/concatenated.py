@@ -90,6 +90,9 @@ class MixedContacts(AbstractContactSet):
         gap = _row(*(contacts.gap for contacts in found))
         return Mixed(gap, _row(*(contacts.round_off for contacts in found)), found)
 
+    def soon(self, travel):
+        return MixedContacts(tuple(contacts.soon(travel) for contacts in self.sets))
+
     def expected(self, phase, inertial, gravity, duration):
         return _row(
             *(contacts.expected(phase, inertial, gravity, duration) for contacts in self.sets)

@@ -172,7 +172,7 @@ class MoreauJean(AbstractMethod):
 
     def events(self, system, dt):
         closed = _CLOSED if self.tolerance is None else self.tolerance
-        return SteppedContacts(system, self._scheme, closed)
+        return SteppedContacts(system.soon(dt, closed), self._scheme, closed)
 
     def run(self, system, phase, code, grid, times, wanted, progress=False, backend="xla"):
         plan = Plan(self.flight, EndOfStep(), 1, zeno_ends=True, progress=progress)

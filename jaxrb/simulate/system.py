@@ -18,7 +18,7 @@ from ..bodies.forces import joint_loads
 from ..bodies.joints.rows import JointRows
 from ..bodies.rigid_body import possible_inertia
 from ..bodies.state import UNIT_TOLERANCE, check_bodies, from_phase, to_phase
-from ..contact import AbstractContactSet, AtHalfSpaces, JointLimits, Moving, all_contacts
+from ..contact import AbstractContactSet, AtHalfSpaces, JointLimits, Moving, Travel, all_contacts
 from ..impact import AbstractContactLaw, Frictionless
 from ..impact.laws import law_of_each
 from ..math import Vec3, cross, dot
@@ -51,6 +51,14 @@ class System(eqx.Module):
             lambda leaf: leaf.reshape(-1)[numbers] if leaf.ndim else leaf, self.contact_law
         )
         return dataclasses.replace(self, contacts=some, contact_law=law, numbers=numbers)
+
+    def soon(self, duration: Float[Array, ""], tolerance: float) -> System:
+        """With contacts that are found if they can close in a step of a duration [s], to a gap of
+        a tolerance [m]."""
+        if self.contacts is None:
+            return self
+        travel = Travel(self.dynamics, duration, tolerance)
+        return dataclasses.replace(self, contacts=self.contacts.soon(travel))
 
     def order(self, shape: tuple[int, ...]) -> Int[Array, "..."]:
         """Of each contact its place among all in the order of the world, in an array of a shape."""
