@@ -14,7 +14,7 @@ from ..bodies import Phase
 from ..contact import AbstractContacts, AbstractContactSet
 from ..math import tree_where
 from ..math.rarely import if_any
-from ..stepping.cone_solver import search
+from ..stepping.cone_solver import Tolerances, search
 from ..stepping.contact_rows import ContactRows, Turning, pushed, velocities
 from ..stepping.held_step import Impulses, held_step
 from ..stepping.scene import Impulse, Scene
@@ -281,10 +281,10 @@ class LastingContacts(AbstractEvents):
         return self._scene.beside_contacts((contacts.gap <= height).reshape(-1), False)
 
     def _slow(self, t, phase: Phase, rows: ContactRows) -> Float[Array, " n_contacts"]:
-        """The speeds of bounces that are none [m/s]: that take a thousandth of a step, or are no
-        higher than gaps are exact, as in float32."""
+        """The speeds of bounces that are none [m/s]: that take a thousandth of a step, or cannot
+        be told from none, as often in float32."""
         scale = self.system.dynamics.acceleration_scale(t, phase)
-        least = jnp.sqrt(scale * rows.round_off)
+        least = rows.slowest(scale, phase, self.system.inertial)
         return jax.lax.stop_gradient(jnp.maximum(0.5 * scale * _SHORT * self.dt, least))
 
     def _height(self, t, phase: Phase) -> Float[Array, ""]:
@@ -295,5 +295,4 @@ class LastingContacts(AbstractEvents):
 
 def missed_part(residual: Float[Array, ""]) -> Float[Array, ""]:
     """The residual of cone problems, relative to the one allowed."""
-    allowed = 1e-9 if jnp.finfo(residual.dtype).eps < 1e-10 else 2e-4
-    return jax.lax.stop_gradient(residual / allowed)
+    return jax.lax.stop_gradient(residual / Tolerances.of(residual.dtype).allowed)

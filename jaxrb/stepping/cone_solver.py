@@ -53,13 +53,14 @@ class Tolerances(NamedTuple):
     careful: float  # and where those with it have failed
     product: float  # least mean product aimed at in the interior
     damping: float  # term of the turns there (see `Damped`)
+    allowed: float  # residual with which a step is taken
 
     @staticmethod
     def of(dtype) -> Tolerances:
         """For a precision."""
         if jnp.finfo(dtype).eps < 1e-10:
-            return Tolerances(1e-12, 1e-10, 2e-13, 1e-8, 1e-3, 2e-5, 1e-4, 1e-17, 1e-8)
-        return Tolerances(1e-5, 3e-5, 2e-6, 1e-3, 1e-2, 5e-3, 1e-2, 1e-6, 1e-4)
+            return Tolerances(1e-12, 1e-10, 2e-13, 1e-8, 1e-3, 2e-5, 1e-4, 1e-17, 1e-8, 1e-9)
+        return Tolerances(1e-5, 3e-5, 2e-6, 1e-3, 1e-2, 5e-3, 1e-2, 1e-6, 1e-4, 2e-4)
 
 
 # Stages of a problem.

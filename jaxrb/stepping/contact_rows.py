@@ -22,6 +22,7 @@ from ..bodies.joints.ends import Directions
 from ..contact import Stops
 from ..contact.points import ContactPoints, Points
 from ..math import Quat, Vec3, cross, dot, rotate, rotate_inverse, tree_where, zeros_like
+from .cone_solver import Tolerances
 from .rows import WORLD, Links, Rows
 
 
@@ -181,6 +182,16 @@ class ContactRows(eqx.Module):
         for arm, last in zip(self.arms, after.arms, strict=True):
             arms.append(tree_where(near, (arm + last) * 0.5, arm))
         return dataclasses.replace(self, arms=(arms[0], arms[1]))
+
+    def slowest(
+        self, acceleration: Float[Array, ""], phase: Phase, inertial: Inertial
+    ) -> Float[Array, " n_contacts"]:
+        """The speeds that can be told from none [m/s]: of bounces under an acceleration [m/s^2]
+        that are higher than gaps are exact; and, where nothing accelerates, those to which
+        impacts are solved."""
+        relative = self.rates.velocity(velocities(phase, inertial)) - self.drift
+        solved = Tolerances.of(relative.dtype).allowed * jnp.max(jnp.abs(relative), initial=0.0)
+        return jnp.maximum(jnp.sqrt(acceleration * self.round_off), solved)
 
     def slip(self, start: Phase, end: Phase) -> Float[Array, "3 n_contacts"]:
         """How far the points of both sides slip in a flight, along the axes at its start [m]."""

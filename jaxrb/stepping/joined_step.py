@@ -24,7 +24,7 @@ from ..bodies import Phase
 from ..flows import AbstractFlow
 from ..math import tree_where
 from ..math.rarely import if_any
-from .cone_solver import search
+from .cone_solver import Tolerances, search
 from .contact_rows import ContactRows, pushed, velocities
 from .held_step import Impulses, held_step
 from .moreau_step import Stepped, Surroundings
@@ -62,7 +62,7 @@ def joined_step(
     contacts = scene.find(t, phase)
     rows = scene.rows_of(contacts, phase)
     scale = scene.dynamics.acceleration_scale(t, phase)
-    slow = jnp.maximum(0.5 * duration * scale, jnp.sqrt(scale * rows.round_off))
+    slow = jnp.maximum(0.5 * duration * scale, rows.slowest(scale, phase, scene.dynamics.inertial))
     slow = jax.lax.stop_gradient(slow)
     closed, speed = around.closed(rows.gap, rows), _speed(rows, phase, scene)
     strikes = closed & (speed < -slow)
@@ -75,8 +75,7 @@ def joined_step(
     held, height = scene.resisted(lasting), jnp.full_like(duration, around.tolerance)
     arguments = (start, contacts, held, before.lasting, scene, height, known_lasting)
     step = held_step(flow, t, duration, *arguments)
-    missed = jnp.maximum(residual, step.residual)
-    missed = missed / (1e-9 if jnp.finfo(residual.dtype).eps < 1e-10 else 2e-4)
+    missed = jnp.maximum(residual, step.residual) / Tolerances.of(residual.dtype).allowed
     contact = struck.contact + step.impulses.start.contact + step.impulses.end.contact
     missed, lost = jax.lax.stop_gradient(missed), jnp.any(jnp.isnan(rows.gap))
     found = Joined(struck, step.impulses)

@@ -133,8 +133,7 @@ def moreau_step(
     end, late = flow.drift(half, after, inertial, still)
     error = jnp.maximum(jnp.maximum(early, late), kick.error)
     work = None if dynamics.conservative else kick.work
-    missed = residual / (1e-9 if jnp.finfo(residual.dtype).eps < 1e-10 else 2e-4)
-    missed = jax.lax.stop_gradient(missed)
+    missed = jax.lax.stop_gradient(residual / Tolerances.of(residual.dtype).allowed)
     lost = jnp.any(jnp.isnan(rows.gap))
     return Stepped(end, found, found.impulse.contact, error, missed, work, lost)
 

@@ -323,3 +323,25 @@ def test_impacts_at_one_time_are_symmetric_together():
         rb.simulate(world, rack(orders[0]), rb.LGVCI(0.02, simultaneous="together"), 0.5)
     one_by_one = ends("sequence")
     np.testing.assert_allclose(one_by_one.sum(1), [[1, 0, 0]] * 3, atol=1e-12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("aside", [0.0, 0.03, 0.13])
+def test_weightless_boxes_that_strike_do_so_once(aside):
+    """Without weight no speed is that of a bounce which ends soon: what round-off leaves of a
+    plastic impact is no second one."""
+    half, speed = 0.1, 3.0
+    box = rb.RigidBody(rb.Box((half, half, half)), 1.0)
+    position = jnp.array([[-0.5, 0.0, 0.0], [0.0, aside, 0.02]])
+    velocity = jnp.array([[speed, 0.0, 0.0], [0.0, 0.0, 0.0]])
+    turn = jnp.tile(jnp.array([1.0, 0.0, 0.0, 0.0]), (2, 1))
+    state = rb.State(position, turn, velocity, jnp.zeros((2, 3)))
+    world = rb.World([box] * 2, gravity=(0, 0, 0), contact_law=rb.Frictionless(0.0))
+    method, save = rb.LGVCI(0.01, on_zeno="rest"), rb.SaveAt(final=True, impacts=8)
+    sol = rb.simulate(world, state, method, 0.2, save=save)
+    # It may strike again as both turn.
+    assert 1 <= sol.impacts.count <= 3
+    np.testing.assert_allclose(sol.impacts.time[0], 0.3 / speed, rtol=1e-12)
+    np.testing.assert_allclose(sol.final.velocity.sum(axis=0), [speed, 0, 0], atol=1e-12)
+    start, end = sol.stats.energy
+    assert start / 2 - 1e-12 < end < start
