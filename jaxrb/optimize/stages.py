@@ -19,6 +19,7 @@ from ..simulate.method import AbstractMethod
 from ..simulate.time_grid import rounded_up
 from .control_inputs import AbstractControl
 from .flow_map import value_and_jacobian
+from .free_directions import free_directions
 from .lanes import in_lanes
 from .optimal_control import OptimalControl, function_of
 from .segments import parted, whole
@@ -48,13 +49,15 @@ class Settings(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """One stage: the states of its node and of the next one, its controls, and when."""
+    """One stage: the states of its node and of the next one, its controls, when, and in which
+    directions its start can move (see `free_directions`)."""
 
     start: State
     target: State
     controls: Float[Array | np.ndarray, " n_u"]
     t0: Float[Array | np.ndarray, ""]
     t1: Float[Array | np.ndarray, ""]
+    free: Float[Array | np.ndarray, "n_x n_free"] | None
 
 
 class Linearised(NamedTuple):
@@ -139,8 +142,10 @@ class Programs(NamedTuple):
                 nodes,
             )
 
-        times = (flat(np.broadcast_to(ts, (*lead, n))) for ts in (self.ts[:-1], self.ts[1:]))
-        stages = Stage(between(0, -1), between(1, None), flat(controls), *times)
+        t0, t1 = (flat(np.broadcast_to(ts, (*lead, n))) for ts in (self.ts[:-1], self.ts[1:]))
+        starts = between(0, -1)
+        free = free_directions(self.model.world, starts)
+        stages = Stage(starts, between(1, None), flat(controls), t0, t1, free)
         found = in_lanes(_linearised, self.model, stages, size=STAGES, settings=self.settings)
         return jax.tree.map(lambda leaf: np.asarray(leaf).reshape(*lead, n, *leaf.shape[1:]), found)
 
@@ -157,22 +162,29 @@ def _linearised(model: Model, stages: Stage, *, settings: Settings) -> Linearise
 
 
 def _linearise(model: Model, stage: Stage, settings: Settings) -> Linearised:
-    n_u, n_bodies = model.control.size, stage.start.position.shape[-2]
+    n_u, n_x = model.control.size, 12 * stage.start.position.shape[-2]
+    free, dtype = stage.free, stage.controls.dtype
 
     def flight(step):
-        moved = step[n_u:].reshape(n_bodies, 12)
-        start, u = stage.start.retract(moved), stage.controls + step[:n_u]
+        move = step[n_u:] if free is None else free @ step[n_u:]
+        start, u = stage.start.retract(move.reshape(-1, 12)), stage.controls + step[:n_u]
         final, code = _fly(model, settings, start, u, stage.t0, stage.t1)
-        end = stage.target.retract(moved)
-        defect = stage.target.local(final).reshape(-1)
-        found = (model.cost(start, u), defect, model.terminal(end), model.terminal_cost(end))
-        return found, code
+        return (model.cost(start, u), stage.target.local(final).reshape(-1)), code
 
-    here = jnp.zeros(n_u + 12 * n_bodies, stage.controls.dtype)
-    values, slopes, code = value_and_jacobian(flight, here)
-    residual, defect, terminal, terminal_cost = zip(values, slopes, strict=True)
-    at_end = ((value, by[:, n_u:]) for value, by in (terminal, terminal_cost))
-    return Linearised(*residual, *defect, *next(at_end), *next(at_end), code)
+    def at_target(move):
+        end = stage.target.retract(move.reshape(-1, 12))
+        return (model.terminal(end), model.terminal_cost(end)), None
+
+    n_free = n_x if free is None else free.shape[-1]
+    values, slopes, code = value_and_jacobian(flight, jnp.zeros(n_u + n_free, dtype))
+    if free is not None:
+        slopes = jax.tree.map(
+            lambda by: jnp.concatenate([by[:, :n_u], by[:, n_u:] @ free.T], axis=1), slopes
+        )
+    ends, by_end, _ = value_and_jacobian(at_target, jnp.zeros(n_x, dtype))
+    residual, defect = zip(values, slopes, strict=True)
+    terminal, terminal_cost = zip(ends, by_end, strict=True)
+    return Linearised(*residual, *defect, *terminal, *terminal_cost, code)
 
 
 @partial(jax.jit, static_argnames="settings")
