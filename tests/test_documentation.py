@@ -22,6 +22,11 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 # Gradients through impacts, and contacts that last, take minutes to compile.
 LONG = [path for path in NOTEBOOKS if path.stem[:2] in {"02", "06", "07"}]
 QUICK = [path for path in NOTEBOOKS if path not in LONG]
+# So do those of these pages.
+LONG_PAGES = [
+    path for path in PAGES if path.stem in {"concepts", "fitting", "extending", "scaling"}
+]
+QUICK_PAGES = [path for path in PAGES if path not in LONG_PAGES]
 MODULES = ["jaxrb", "jaxrb.optimize", "jaxrb.viz", "jaxrb.io", "jaxrb.rotations"]
 
 
@@ -58,7 +63,9 @@ def public(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.parametrize(
+    "page", [*QUICK_PAGES, *before_releases(*LONG_PAGES)], ids=lambda page: page.stem
+)
 def test_code_blocks_run(page, tmp_path):
     """Those of one page after each other, in a process of their own, with the output that the
     page shows: to the digits printed, but for what is zero to round-off."""

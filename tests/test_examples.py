@@ -118,7 +118,7 @@ def test_trick_shot(tmp_path, n_balls, least):
     assert (tmp_path / "trick_shot.png").stat().st_size > 10_000
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_racket(tmp_path):
     import racket as example
 
@@ -152,7 +152,7 @@ def test_minimum_time_throw(tmp_path):
     assert (tmp_path / "minimum_time_throw.png").stat().st_size > 10_000
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_sensitivity_map(tmp_path):
     """Differences grow about five-fold per impact, and nothing fails."""
     import sensitivity_map as example
@@ -211,7 +211,7 @@ def gradients(plan, missed, controls):
     return along, (costs[:8] - costs[8:]) / (2 * d)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_quadrotor_recovery(tmp_path):
     import quadrotor_recovery as example
 

@@ -233,7 +233,7 @@ def numbers(first, second):
 
 
 @pytest.mark.parametrize(("first", "second"), [PAIRS[0], *before_releases(*PAIRS[1:])])
-@pytest.mark.slow
+@pytest.mark.long
 def test_derivatives(first, second):
     """Of gap, normal and point in both modes, and second ones of the gap, against differences."""
     of = numbers(first, second)
@@ -360,7 +360,7 @@ def test_least_gap_of_a_patch_is_that_of_the_solids(first, second):
     assert np.all(gap[apart[:, None] & ~used] > 0.5)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_patch_can_be_differentiated():
     """By pose, tilted and flat; against differences where it is tilted."""
     colliders = prepare(TABLE, CYLINDER, standing=True)

@@ -287,7 +287,7 @@ def test_the_corrected_midpoint_rule_conserves_the_energy_of_a_top(update):
             assert change[5e-3] > 10 * change[1e-3] > 1e-9
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_forces_and_errors_of_a_pin():
     """The slip at the pin tends to zero with order 2. As it changes sign at every step, the
     multipliers approach the exact force with order 1, the means of two of them with order 2.

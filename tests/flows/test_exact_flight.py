@@ -178,7 +178,7 @@ def test_derivatives(name):
     np.testing.assert_allclose(reverse, forward, rtol=0, atol=1e-13 * scale)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", ["after an impact", *before_releases("a disc", "no spin")])
 def test_second_derivatives(name):
     """In all pairs of modes, against differences of the first ones."""
@@ -205,7 +205,7 @@ def spinning(moments, omega, **options):
     return rb.World([body], gravity=(0, 0, -9.81), **options), state
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_any_inertia_tensor_is_that_of_turned_axes():
     turn = rb.lie.quaternion.exp(jnp.array([0.3, -0.8, 0.5]))
     matrix = np.asarray(rb.lie.quaternion.to_matrix(turn))

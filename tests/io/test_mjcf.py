@@ -249,7 +249,7 @@ def test_torsional_and_rolling_friction(tmp_path):
     }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_rolling_balls_decelerate_as_mujocos(tmp_path):
     body = ROUGH_FLOOR + ROLLING_BALL.format(name="a", x=0, more='condim="6"')
     exact = '<option timestep=".001" cone="elliptic" impratio="100"/>'

@@ -239,7 +239,7 @@ def test_bad_input():
         ro.fit(jointed, poses, ro.Parameters(jointed, {"gravity": ro.Real()}), METHOD)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_friction_inertia_and_restitution_of_an_ellipsoid():
     """A toss with four impacts that slip for a while, all five parameters 30 % wrong in eight ways:
     all reach the same minimum, and the truth lies within four standard deviations."""

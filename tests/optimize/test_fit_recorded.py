@@ -16,7 +16,7 @@ MOMENTS = (np.sum(HALF_EXTENTS**2) - HALF_EXTENTS**2) / 3
 SD = (1e-3, np.radians(0.5))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_tosses_of_a_box_by_bullet():
     """Three of them together, with noise, and parameters 30 % wrong, by Moreau's law, which
     is Bullet's but for the direction of friction: 1.6 % of its coefficient, less of the rest."""

@@ -38,6 +38,7 @@ def bounces():
     return ro.lyapunov(WORLD, state(0.5), METHOD, 8.0, every=0.5)
 
 
+@pytest.mark.long
 @slow
 def test_shapes_and_times(bounces):
     np.testing.assert_allclose(bounces.ts, np.linspace(0, 8, 17), atol=1e-14)

@@ -289,7 +289,7 @@ def test_derivatives_of_the_closest_point():
     np.testing.assert_allclose(forward, expected, rtol=0, atol=1e-8)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_where_nothing_is_found_or_sought():
     """NaN for an empty solid; within a solid the gap has the right sign."""
     apart = rb.Intersection(rb.Sphere(0.5), rb.Placed(rb.Sphere(0.5), (2.0, 0.0, 0.0)))
@@ -330,7 +330,7 @@ def outputs(shape, d):
 WEDGE_CASES = np.array([[0.35, 0.93, 0.1], [-0.5, -0.84, -0.2], [-0.4, -0.6, 0.6]])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_derivatives_by_direction_and_all_numbers():
     """At corners, on edges and faces, in both modes; the point is the derivative of the height
     (eqs. 90, 94), and its own derivative is the lever arm's."""

@@ -181,7 +181,7 @@ def torus_properties(radii):
     return jnp.concatenate([found.volume[None], found.center_of_mass, jnp.diag(found.inertia)])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_torus_and_its_derivatives():
     """V = 2 pi^2 R r^2, I_z = V (R^2 + 3/4 r^2), I_x = V (R^2/2 + 5/8 r^2)."""
 

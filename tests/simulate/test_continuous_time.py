@@ -125,7 +125,7 @@ def test_derivatives_through_five_impacts():
     np.testing.assert_allclose(reverse, differences, rtol=0, atol=2e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_saved_times_change_nothing():
     world, state = case_one()
     plain = rb.simulate(world, state, CONTINUOUS, 10.0)
@@ -269,7 +269,7 @@ def gaps_in_flight(state, duration, n=4000):
     return jax.lax.scan(step, start, jnp.arange(n + 1.0))[1]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_ten_thousand_throws_of_a_cuboid():
     """With 10^5 elastic impacts: energies stay, each impact closes a gap that was closing, and of
     200 throws no sample of any flight is below the floor, so that no dip deeper than 1e-6 m, which
@@ -397,7 +397,7 @@ def test_boxes_hit_each_other_as_in_small_steps():
     np.testing.assert_array_equal(found.impacts.pair, expected.impacts.pair)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_with_friction():
     """Up to the end of the bounces, against steps of 2 ms."""
     body = rb.RigidBody(rb.Ellipsoid((0.1, 0.15, 0.2)), 1.0)

@@ -55,7 +55,7 @@ def test_a_lens_bounces_on_its_rim_and_on_its_sides():
     np.testing.assert_allclose(energy, energy[0], rtol=1e-11)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_derivative_of_a_bounce_in_both_modes():
     """Against central differences of fourth order; one impact."""
 

@@ -49,7 +49,7 @@ def test_a_collision_in_flight(second):
         np.testing.assert_allclose(of(world, sol.final), of(world, start), rtol=0, atol=2e-14)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("fixed", [True, *before_releases(False)])
 def test_a_can_that_falls_on_a_box_stands_on_it(fixed):
     """Upright, without restitution; on a box that is an obstacle or lies on a plane."""
@@ -81,7 +81,7 @@ def rocked(tilt, t1, floor=FLOOR, corner=0.0, **options):
     return world, rb.simulate(world, state(place, turn), METHOD, t1, **options)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(("floor", "corner"), [(FLOOR, 0.0), *before_releases((TABLE, 0.7))])
 def test_a_can_rocks_as_housners_block(floor, corner):
     """It turns about one point of its rim, falls flat, and goes on about the opposite one: about
@@ -116,7 +116,7 @@ def test_the_derivative_of_rocking():
         np.testing.assert_allclose(quick_jit(mode(final))(x), expected, rtol=0, atol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("floor", [FLOOR, *before_releases(TABLE)])
 def test_cans_that_rock_gain_no_energy(floor):
     """Dropped with tilts from 1e-4 to 1, spinning and sliding."""
@@ -179,7 +179,7 @@ def test_a_coin_lands_on_a_box():
     np.testing.assert_allclose(np.abs(upright(final.quaternion)[0]), 1.0, rtol=0, atol=1e-10)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("other", [TABLE, *before_releases(CAN)])
 def test_derivative_of_an_impact(other):
     """Of the end by the start, in both modes, against central differences."""

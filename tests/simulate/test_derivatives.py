@@ -260,7 +260,7 @@ def test_derivatives_of_what_is_saved():
         )
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_gradient_through_ten_impacts_of_a_box_matches_differences():
     """Uniform density: extents act through the inertia as well as the contact point."""
 

@@ -88,7 +88,7 @@ def test_in_continuous_time_a_constant_force_is_a_part_of_gravity():
     np.testing.assert_allclose(parted.final.position, whole.final.position, rtol=0, atol=1e-11)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_in_continuous_time_a_force_on_one_body_drives_it_into_another():
     """Their relative acceleration is not zero, as it is under gravity. Two balls touch at
     t^2 = 2 d/a; spinning rods where small steps find them to."""

@@ -124,7 +124,7 @@ def test_ends_as_by_xla(name, atol):
     assert_near(xla.final, kernel.final, atol)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_dice_that_come_to_lie_do_so_in_a_kernel():
     """A long program: contacts that last, with friction at four corners."""
     xla, kernel = both(dice())
@@ -208,7 +208,7 @@ def test_worlds_of_their_own_under_vmaps_and_jit():
     assert_near(all_runs("xla"), all_runs("kernel"), 2e-12)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_derivatives_are_those_of_xla():
     world, _, method, _ = case_1()
     state = CASE.build()[1]

@@ -91,7 +91,7 @@ def test_a_slope_holds_a_box_up_to_the_angle_of_friction():
     np.testing.assert_allclose(speed, 1e-6 * G * np.cos(0.4), rtol=1e-6)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_box_that_spins_and_slides_does_so_in_every_lane():
     """Its velocities are not unique: they must depend neither on the batch nor on the order."""
     spins = jnp.linspace(-3, 3, 21)

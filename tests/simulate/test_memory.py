@@ -85,7 +85,7 @@ def test_memory_of_a_gradient():
     assert few <= 6000 and many <= 19_000
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_gradient_of_what_is_saved_takes_that_of_the_run_and_the_results():
     save = rb.SaveAt(every=10, impacts=16)
     alone = plan(jax.grad(lambda z: run(z, None).final.position[0, 2]))[0]

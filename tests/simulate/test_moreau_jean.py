@@ -99,7 +99,7 @@ def test_order_in_free_flight(theta, order):
     assert abs(slope(sizes, errors) - order) < 0.1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("law", [(0.3, 0.5), *before_releases(((0.3, 0.0),), ((0.0, 0.9),))])
 def test_energy_never_grows(box, law):
     """A box thrown on a corner; with any restitution (bounces add round-off of the solver)."""
@@ -281,7 +281,7 @@ def test_derivatives_of_rolling_in_both_modes(scheme):
     np.testing.assert_allclose(reverse, expected, rtol=0, atol=1e-7)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", ["variational", *before_releases("implicit")])
 def test_derivatives_of_a_box(scheme):
     """It slides and spins on four corners, by friction, mass, speed, spin; and a box thrown on a

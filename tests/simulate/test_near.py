@@ -80,7 +80,7 @@ def test_as_if_all_were_looked_at(method, law):
     np.testing.assert_allclose(alone.final.position, found.final.position[1], atol=1e-12)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_boxes_and_balls(method):
     """Contacts of every kind of pair have a list, as far as the balls around both are known."""
     shapes = [rb.Box((0.1, 0.12, 0.08)), rb.Ellipsoid((0.1, 0.08, 0.06)), rb.Sphere(0.08)]
@@ -112,7 +112,7 @@ def test_order_of_bodies_does_not_matter(method):
 
 
 @pytest.mark.parametrize("law", [rb.Frictionless(0.9), *before_releases(rb.Coulomb(0.3, 0.9))])
-@pytest.mark.slow
+@pytest.mark.long
 def test_derivatives(method, law):
     """In both modes those of a world whose contacts are all looked at, and of differences."""
     start = gas(20, spacing=0.25)

@@ -92,7 +92,7 @@ def test_an_ellipsoid_on_the_edge_of_a_box():
     np.testing.assert_allclose(after.angular_velocity[0, 0], size * lever / inertia, atol=1e-12)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_ball_in_a_bowl():
     """A hole in a box, which a ball hits where its centre is 0.4 from that of the hole."""
     bowl = rb.Difference(rb.Box((0.7, 0.7, 0.7)), rb.Placed(rb.Sphere(0.5), (0.0, 0.0, 0.7)))

@@ -267,7 +267,7 @@ def test_laws_of_pairs():
         np.testing.assert_allclose(sol.final.velocity[:, 0], after, atol=1e-13)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_friction_of_a_pair_alone():
     """A ball slides through its impact with the second plane, whose law has friction: it loses
     mu (1 + e) v of its speed along it, and its derivatives are those of this formula."""
@@ -328,7 +328,7 @@ def in_a_bowl(offset):
     return world, state(position, [[0, 0, 0], [0, 0, -1.0]])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_ball_in_a_cavity():
     """It hits where its centre is 0.4 from that of the cavity, and then the other side."""
     world, start = in_a_bowl(jnp.asarray(0.11))

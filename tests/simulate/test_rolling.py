@@ -103,6 +103,7 @@ def errors(solution, true):
     return {name: np.abs(found[name] - row).max() / np.abs(row).max() for name, row in rows.items()}
 
 
+@pytest.mark.long
 def test_a_rattleback_is_rolling():
     """Its error is that of a step of the second order, and no energy is lost but by that."""
     world, start = DEMOS["rattleback"].build()

@@ -113,7 +113,7 @@ def test_a_slope_holds_a_ball_up_to_its_rolling_friction(runs):
     np.testing.assert_allclose(found[6, [0, 1, 3, 4, 5, 6, 7, 8]], 0.0, atol=1e-12)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("method", [*before_releases("located"), "stepped"])
 def test_derivatives_are_those_of_differences(method):
     """By friction of all three kinds, velocity, spin and slope, of a ball that rolls and spins, and

@@ -73,7 +73,7 @@ def test_impacts_are_those_of_the_closed_form(dtype, impacts):
         assert len(turned) == total
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_any_choice_of_times_keeps_the_same_states():
     world, state = tumbling()
     t1 = 300 * DT

@@ -29,6 +29,7 @@ def stays(world, start, t1=1.0):
     np.testing.assert_allclose(solution.final.quaternion, start.quaternion, rtol=0, atol=1e-10)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("number", [2, *before_releases(10)])
 def test_stack_on_a_plane(number):
     """Each box is offset by up to 2 cm."""

@@ -32,6 +32,7 @@ def energies(world, states):
     return jax.vmap(lambda state: rb.energy(world, state))(states)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", ALL)
 def test_a_double_pendulum_swings_as_lagrange_says(scheme):
     """To second order in the step; joints hold to round-off at every step, and in 20 s the energy
@@ -140,6 +141,7 @@ def cart():
     return quick_jit(on_a_cart)
 
 
+@pytest.mark.long
 def test_what_slides_may_carry_what_swings(cart):
     """To second order: friction and the joint are in one problem."""
     errors = []
@@ -244,6 +246,7 @@ def drawer(numbers, scheme="variational", dt=0.01):
     return sol.ts, sol.states.position[:, 0], sol.states.velocity[:, 0], sol.result
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", ALL)
 def test_a_drawer_stops_by_friction_and_at_its_stop(scheme):
     """After m v^2/(2 F) by friction, where steps meet the time of that; and pulled by a motor at

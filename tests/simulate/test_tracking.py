@@ -163,7 +163,7 @@ def thrown_down():
     return state_of(x, v - np.array([0.0, 0.0, 6.0]), tilted, omega)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("obstacles", [(), *before_releases(((FLOOR,),))], ids=["free", "impact"])
 def test_derivatives_of_the_final_error(obstacles):
     """By gains, the mass and numbers of the reference, in both modes; the differences are good to
