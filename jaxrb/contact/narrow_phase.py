@@ -17,6 +17,7 @@ import jax.numpy as jnp
 
 from ..math import Quat, Vec3, direction, rotate, rotate_inverse, tree_where
 from ..shapes import AbstractSolid
+from .collider_of import collider, kind, with_outlines
 from .colliders import (
     AbstractCollider,
     DistanceCollider,
@@ -26,9 +27,6 @@ from .colliders import (
     SearchedCollider,
     Separation,
     SphereCollider,
-    collider,
-    kind,
-    with_outlines,
 )
 from .ellipsoids import between_smooth, smooth_and_polytope
 from .frustum_and_polytope import frustum_and_polytope

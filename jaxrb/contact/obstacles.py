@@ -37,13 +37,12 @@ from ..shapes.base import AbstractShape
 from .base import AbstractContactSet
 from .body_pairs import Kinds, closest, height, n_points, of_each_contact, reach
 from .clearance import Clearance, Separation, View
+from .collider_of import collider, kind
 from .colliders import (
     AbstractCollider,
     DistanceCollider,
     PolytopeCollider,
     SphereCollider,
-    collider,
-    kind,
 )
 from .half_spaces import HalfSpaceContacts
 from .moving import Motions, Moving

@@ -17,7 +17,8 @@ from jaxtyping import Array, Bool, Float
 from ..math import Vec3, cross, dot, norm, tree_where
 from ..math.safe import safe_divide
 from ..shapes.rim import N_CORNERS
-from .colliders import AbstractCollider, FrustumCollider, PolytopeCollider, flatness
+from .collider_of import flatness
+from .colliders import AbstractCollider, FrustumCollider, PolytopeCollider
 from .frustums import radial
 from .separating_axis import pick
 
