@@ -2,9 +2,11 @@
 
 A problem whose old impulses still solve it takes no turn. Otherwise up to a few semismooth turns
 are tried from them; where these fail, which active set holds is unknown, and the interior point
-method finds it from a start of its own; semismooth turns then polish its answer to round-off. All
-turns share one matrix and one code. A batch of problems is worked off by a queue, so that none
-waits for the hardest.
+method finds it from a start of its own; semismooth turns then polish its answer to round-off. Where
+contacts are on the verge of slipping, and slip by next to nothing, these know no direction of that
+slip, and the interior point method begins again and goes on until it shows. All turns share one
+matrix and one code. A batch of problems is worked off by a queue, so that none waits for the
+hardest.
 
 The residual is the largest component of the natural map of any contact, and of the velocity of any
 joint row, as a part of the largest velocity of the problem.
@@ -52,6 +54,7 @@ class Tolerances(NamedTuple):
     proximal: float
     careful: float  # and where those with it have failed
     product: float  # least mean product aimed at in the interior
+    deep: float  # and where polishing its answer has failed
     damping: float  # term of the turns there (see `Damped`)
     allowed: float  # residual with which a step is taken
 
@@ -59,8 +62,8 @@ class Tolerances(NamedTuple):
     def of(dtype) -> Tolerances:
         """For a precision."""
         if jnp.finfo(dtype).eps < 1e-10:
-            return Tolerances(1e-12, 1e-10, 2e-13, 1e-8, 1e-3, 2e-5, 1e-4, 1e-17, 1e-8, 1e-9)
-        return Tolerances(1e-5, 3e-5, 2e-6, 1e-3, 1e-2, 5e-3, 1e-2, 1e-6, 1e-4, 2e-4)
+            return Tolerances(1e-12, 1e-10, 2e-13, 1e-8, 1e-3, 2e-5, 1e-4, 1e-17, 1e-24, 1e-8, 1e-9)
+        return Tolerances(1e-5, 3e-5, 2e-6, 1e-3, 1e-2, 5e-3, 1e-2, 1e-6, 1e-9, 1e-4, 2e-4)
 
 
 # Stages of a problem.
@@ -76,6 +79,8 @@ _NEARER = 0.1
 _MOST_INSIDE = 25
 _STARTS = (1.0, 100.0, 10.0)
 _DAMPING = (10.0, 0.1, 1.0)
+# And where the answer of the first has not been polished.
+_DEEP_DAMPING = 0.1
 _STEP_TO_BOUNDARY = 0.99
 
 
@@ -102,6 +107,7 @@ class _State(NamedTuple):
     best: tuple[Float[Array, "3 n_contacts"], Float[Array, " n_rows"], Float[Array, ""]]
     inner: tuple[Float[Array, "3 n_contacts"], Float[Array, " n_rows"]]  # found in the interior
     plain: Bool[Array, ""]  # whether it is polished as it is, without linear pressures
+    deep: Bool[Array, ""]  # whether the interior goes on as far as it comes
 
 
 def _velocity(problem: ConeProblem, units: Units, p, q):
@@ -189,7 +195,8 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
     branch = Branch.of(point.p, u, friction)
     smooth = Semismooth.of(point.p, u, friction, branch, eps)
     damping = jnp.asarray(_DAMPING, eps.dtype).at[state.start].get(mode="clip")
-    damping = tolerances.damping * damping
+    damping = tolerances.damping * jnp.where(state.deep, _DEEP_DAMPING, damping)
+    least = jnp.where(state.deep, tolerances.deep, tolerances.product).astype(eps.dtype)
     damped = Damped.of(interior.response(), damping[None])
     response = _choose(inner, damped.response, smooth.response)
     response = jnp.where(active[None, None], response, 0.0)
@@ -217,7 +224,7 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
     mean = products.mean(active)
     after = Complementarity.of(point.moved(step, size), friction, pads).mean(active)
     centre = jnp.clip((after / jnp.where(mean > 0, mean, 1.0)) ** 3, 1e-8, 1.0)
-    kappa = jnp.maximum(centre * mean, tolerances.product)
+    kappa = jnp.maximum(centre * mean, least)
     # The corrector of Mehrotra, by as much of the step as was possible.
     second_order = Complementarity.of(step, friction, pads)
     weight = jnp.where(state.start == 0, 1.0, size**2)
@@ -309,16 +316,19 @@ def _next(
     many = (count >= most) & (residual > accepted) & slow
     lost = ~finite | (residual > 10 * state.residual) | many
     lost &= ~inner & ~ended
-    near = inner & (residual <= tolerances.near)
+    near = inner & ~state.deep & (residual <= tolerances.near)
     # What the interior does not come near to may yet be polished from its best.
     tried = inner & (count >= _MOST_INSIDE) & ~near
     stalled = tried & (best[2] <= tolerances.coarse)
     stuck = (tried & ~stalled) | (inner & ~finite)
     stalled &= finite
     # Linear pressures may not solve it, where they would have to pull.
-    again = lost & (state.stage == POLISH) & ~state.plain
+    polished = lost & (state.stage == POLISH)
+    again = polished & ~state.plain
+    deepen = polished & ~again & (state.start == 0) & ~state.deep
     anew = (lost & ~again) | stuck
-    start = jnp.where(anew & (state.stage != WARM), state.start + 1, state.start)
+    failed = anew & (state.stage != WARM) & ~deepen
+    start = jnp.where(failed, state.start + 1, state.start)
     exhausted = anew & (start >= len(_STARTS))
     stage = jnp.where(anew, INSIDE, jnp.where(near | stalled, POLISH, state.stage))
     stage = jnp.where(ended | exhausted, ENDED, stage).astype(jnp.int32)
@@ -337,7 +347,8 @@ def _next(
     residual = jnp.where(changed, jnp.inf, residual)
     plain = (state.plain | again | stalled) & ~near & ~anew
     turns = state.turns + 1
-    return _State(point, q, stage, start, count, turns, residual, best, found, plain)
+    deep = (state.deep | deepen) & ~failed
+    return _State(point, q, stage, start, count, turns, residual, best, found, plain, deep)
 
 
 def _start_inside(problem: ConeProblem, like: Point, size) -> Point:
@@ -362,8 +373,8 @@ def _task(unpack, tolerances: Tolerances) -> Task:
         zero = jnp.zeros(found.shape, jnp.int32)
         point = _start_inside(problem, Point(p, p[0], p), jnp.ones_like(found))
         best = (p, q, found)
-        point, plain = point._replace(p=p), jnp.zeros(found.shape, bool)
-        return _State(point, q, zero, zero, zero, zero, found, best, (p, q), plain)
+        point, no = point._replace(p=p), jnp.zeros(found.shape, bool)
+        return _State(point, q, zero, zero, zero, zero, found, best, (p, q), no, no)
 
     def turn(state, columns):
         problem, begun = unpack(columns)
