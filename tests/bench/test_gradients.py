@@ -152,7 +152,7 @@ def closed_form_lines(examples):
     return [line for _, found in closed_forms.lines(examples) for line in found]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_closed_forms_of_a_ball_over_a_plane():
     """They share one program. In continuous time all is exact but for round-off, some eps for
     each of the operations, of numbers of order one: far within 1e-12."""
@@ -192,7 +192,7 @@ def test_another_engine(monkeypatch):
     assert "not installed" in engines.ball_without_gravity()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_command(tmp_path, capsys):
     """One scene by a few numbers, at a throw with an impact."""
     files = {kind: tmp_path / f"table.{kind}" for kind in ("csv", "json")}

@@ -51,6 +51,7 @@ def test_throughput_without_other_engines(capsys, monkeypatch):
     assert "mujoco is not installed" in text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("law", ["without friction", *before_releases("friction 0.3")])
 def test_gradient(law, capsys, monkeypatch):
     monkeypatch.setattr(gradient, "LAWS", {law: gradient.LAWS[law]})

@@ -279,6 +279,7 @@ def test_says_what_it_did(demo):
         assert str(path) in text
 
 
+@pytest.mark.slow
 def test_writes_pictures(demo):
     _, _, out = demo("I")
     for name, start in (

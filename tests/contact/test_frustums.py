@@ -134,6 +134,7 @@ def test_gap_normal_and_point(first, second):
     assert shallow > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("first", "second"), [(CYLINDER, CYLINDER), *before_releases((CONE, BOX))])
 def test_axes_that_are_nearly_parallel_or_perpendicular(first, second):
     """By 1e-12 to 1e-2, in which a foot on a rim depends on the last digits of the normal."""
@@ -168,6 +169,7 @@ def onto(solid, point):
     return point - outward * jnp.maximum(distance, 0.0)
 
 
+@pytest.mark.slow
 def test_distance_by_minimisation():
     """Points of a cylinder and of a cone, by SciPy's constrained minimisation."""
     shift, quaternion = poses(40, 0.9, seed=3)
@@ -273,6 +275,7 @@ def test_derivatives_where_nothing_is_unique():
             assert np.isfinite(quick_jit(mode(of))(x)).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("first", "second"), [PAIRS[0], *before_releases(PAIRS[4], PAIRS[5])])
 def test_single_precision(first, second):
     single = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), (first, second))
@@ -287,6 +290,7 @@ def test_single_precision(first, second):
 TABLE = rb.Box((1.0, 1.0, 0.2))
 
 
+@pytest.mark.slow
 def test_a_cylinder_stands_on_a_face():
     """A hexagon of points of its rim, which stay as it turns about its axis; the lowest point of
     the rim at any tilt beyond 0.2, below which it is drawn in."""
@@ -312,6 +316,7 @@ def test_a_cylinder_stands_on_a_face():
         assert -1e-15 <= gap[k].min() - lowest <= 0.3 * 0.0027
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "second", "shift", "quaternion", "ends"),
     [

@@ -133,7 +133,7 @@ def laid(first, second, number, seed, aligned=False):
         yield shift, turn, (-n, distance, axes, polygons)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("first", "second"),
     [
@@ -403,7 +403,7 @@ def test_obstacle_that_moves():
     np.testing.assert_allclose(rate, expected, rtol=0, atol=1e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_rows_of_a_stack():
     """Each point belongs to its pair, whose law it has; the forces of four span all wrenches,
     their normal parts three of them."""

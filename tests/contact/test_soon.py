@@ -13,8 +13,8 @@ from jaxrb.simulate.system import build
 DURATION, TOLERANCE = 0.01, 1e-3  # [s], [m]
 POINTS = 5  # of two boxes
 BOX = rb.Box((0.2, 0.15, 0.1))
-# Three pairs, looked at together, and 28, a few at a time.
-NUMBERS = (3, 8)
+# Three pairs, looked at together, and ten, a few at a time.
+NUMBERS = (3, 5)
 
 
 def heap(n, seed, dtype=jnp.float64):

@@ -85,7 +85,7 @@ def test_without_the_compiler_xla_compiles_for_a_gpu(monkeypatch):
     assert "stablehlo.while" in text
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("law", [rb.Frictionless(), rb.Coulomb(0.3, restitution=0.8)])
 def test_all_of_xla_knows_a_gpu(law):
     """No part of a program, nor of its gradient, is for a CPU alone."""

@@ -334,7 +334,7 @@ def test_a_pendulum_pulls_at_its_pin():
 
 
 @every_flow_slowly
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_bounce_and_its_derivatives(flow):
     """An ellipsoid falls for 5 s, with two elastic impacts."""
     world, state = paper_scene(rb.Ellipsoid((2.0, 3.0, 4.0)), (5.0, 4.0, 2.6))
@@ -456,7 +456,7 @@ def test_single_precision(flow):
     np.testing.assert_allclose(final.position, double.position, atol=2e-5)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_free_and_pinned_bodies_side_by_side():
     """A pinned one turns as if alone, and a free one falls."""
     world, state, length, _ = gyro_top()

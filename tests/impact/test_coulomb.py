@@ -33,7 +33,7 @@ def problems(n, seed=0, *, near_rays=False):
 
 
 @pytest.mark.parametrize("near_rays", [False, True])
-@pytest.mark.slow
+@pytest.mark.long
 def test_against_differences(near_rays):
     """Along mu, e and the normal velocity, across which rays do not move much."""
     x = problems(2000, near_rays=near_rays)

@@ -89,6 +89,7 @@ def test_a_whole_impulse_is_that_of_a_course_in_one_direction():
         np.testing.assert_allclose(whole, course, rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_derivatives():
     """By W, v, mu and e, slipping and sticking, in both modes; second ones of what slips."""
     (w, v, mu, e) = (x[:6] for x in random_impacts(6, seed=8))

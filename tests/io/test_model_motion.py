@@ -65,6 +65,7 @@ def test_a_driven_cart_with_two_poles(tmp_path):
     assert abs(slope(t / steps, errors) - 2) < 0.1 and errors[-1] < 1e-4, errors
 
 
+@pytest.mark.long
 def test_a_parallelogram_swings_as_a_pendulum(tmp_path):
     """Two cranks and a coupler that a connect closes: one rod of length L with the mass of the
     coupler at its end, and another rod."""

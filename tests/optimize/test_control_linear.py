@@ -147,7 +147,7 @@ def test_what_cannot_be_met():
         np.testing.assert_allclose(sol.violation, 0.5, atol=1e-9)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_controls_of_args():
     """Inputs give u to the forces of the world; other forces go on working."""
     push = rb.Force(lambda t, x, args: (args["push"][None], jnp.zeros((1, 3))))

@@ -46,6 +46,7 @@ def both(*cases):
     return [jax.tree.map(lambda leaf, k=k: np.asarray(leaf[k]), found) for k in range(2)]
 
 
+@pytest.mark.long
 def test_free_flight_and_an_elastic_bounce_without_gravity():
     """In flight a change of the start stays, and one of a velocity grows with time; at a wall the
     normal component of both is reflected. Of a ball that does not spin turns are the same."""

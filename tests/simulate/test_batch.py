@@ -63,7 +63,7 @@ def test_batch_of_worlds():
         np.testing.assert_allclose(batch.final.position[k], alone.final.position, atol=1e-12)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_batch_can_be_differentiated_and_jitted():
     states = starts(4)
 
@@ -87,7 +87,7 @@ def test_failures_are_named_by_lane():
 
 
 @pytest.mark.parametrize("n", [10, *before_releases(8)])
-@pytest.mark.slow
+@pytest.mark.long
 def test_lanes_are_sharded_over_devices(n):
     program = f"""
         import numpy as np

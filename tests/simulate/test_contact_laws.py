@@ -58,7 +58,7 @@ def final_of_rough(numbers):
 ROUGH = jnp.array([0.8, 0.5, 0.9, 0.5, 0.1, -1.5])  # e, beta, mu and the throw
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_derivatives_through_rough_impacts():
     """Of which those in reverse mode agree to round-off."""
     forward = quick_jit(jax.jacfwd(final_of_rough))(ROUGH)
@@ -98,7 +98,7 @@ def final_of_brick(numbers):
 BRICK = jnp.array([0.25, 0.4, 1.0, 0.2, -0.5, 3.0, -2.0, 4.0])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_brick_by_moreaus_law():
     """Derivatives through three impacts, of which one sticks, by friction and restitution, too."""
     flown = jax.jit(final_of_brick)

@@ -392,7 +392,7 @@ def expected(attitude, v):
     return np.stack([derivative(attitude, v, e) for e in np.eye(len(NAMES))], axis=1)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", SCENES)
 def test_by_every_number(name):
     compare(expected(*SCENES[name]), *(jacobian[name] for jacobian in found()))

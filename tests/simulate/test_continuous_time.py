@@ -53,6 +53,7 @@ def random_states(rng, n, bodies=1, height=(1.0, 2.0), spin=1.0):
     return rb.State(*map(jnp.asarray, (position, quaternion, velocity, omega)))
 
 
+@pytest.mark.slow
 def test_impacts_of_case_one_are_those_of_newtons_equations():
     world, state = case_one()
     save = rb.SaveAt(final=True, impacts=8)
@@ -201,7 +202,7 @@ def thrown_low(rng, n, corners, radius, spin):
     return dataclasses.replace(states, position=jnp.asarray(position))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["die", *before_releases(*sorted({*THROWN} - {"die"}))])
 def test_no_impact_is_missed(kind):
     """Fast throws close to the floor, sampled at a thousandth of 1/spin: until the first impact

@@ -30,7 +30,7 @@ def upright(quaternion):
     return 1 - 2 * (x**2 + y**2)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "second", [CAN, *before_releases(rb.RigidBody(rb.Box((0.1, 0.15, 0.08)), 0.7))]
 )

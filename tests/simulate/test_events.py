@@ -459,7 +459,7 @@ def test_record_of_impacts_is_consistent(tolerance):
     assert {plane for _, plane in checked} == {0, 1}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_order_of_bodies_does_not_matter():
     names = ("sphere", "ellipsoid", "box", "long box")
     orders = [names, ("box", "sphere", "long box", "ellipsoid")]

@@ -168,7 +168,7 @@ def test_accumulation_is_named_as_such_also_when_impacts_are_recorded():
     assert sol.result == RESULTS.zeno
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_impacts_of_a_body_that_lies_there_accumulate():
     """65 flights of 2e-7 s, each about as long as the last."""
     sol = rb.simulate(*lying(), throw=False)

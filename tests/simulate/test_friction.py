@@ -115,7 +115,7 @@ def test_without_friction_it_is_frictionless():
     np.testing.assert_allclose(ends[0].position, ends[1].position, atol=1e-11)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_lanes_wait_without_a_trace():
     """A batch gives what each world gives by itself; so do blocks that save and record."""
     body = rb.RigidBody(rb.Ellipsoid((0.2, 0.3, 0.4)), 1.3)

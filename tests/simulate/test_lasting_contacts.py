@@ -254,7 +254,7 @@ def test_dice_come_to_rest():
         np.testing.assert_allclose(final.position, sol.final.position[k], atol=1e-10)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_sphere_slides_and_then_rolls():
     """After 2 v/(7 mu g) it rolls with 5/7 of its speed, without further loss."""
     mu, radius = 0.3, 0.1

@@ -208,7 +208,7 @@ def thrown(values):
     return rb.simulate(world, state, rb.LGVCI(0.01, on_zeno="stop"), 0.9)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("mode", [*before_releases(jax.jacfwd), jax.jacrev])
 def test_the_gradient_by_fifty_knots_through_two_bounces(mode):
     values = jnp.asarray(np.random.default_rng(3).normal(size=(50, 3)))
@@ -233,7 +233,7 @@ def test_a_jump_of_the_input_between_steps_acts_exactly():
     np.testing.assert_allclose(final.velocity[0], push.values.sum(0) * 0.1 / 2.0, rtol=1e-13)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_loads_on_pinned_bodies():
     """Gravity as a user's force is gravity: to the order of the scheme, which takes the one at
     the ends of steps and the other within them."""

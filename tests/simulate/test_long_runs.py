@@ -98,6 +98,7 @@ def round_off(scale):
     return 4 * np.sqrt(4 / 12 * (n + 1)) * EPS * np.maximum.accumulate(scale, axis=-1)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("case", CASES)
 def test_unions_with_specks_are_the_cases(flights, case):
     _, sol = flights[case]

@@ -94,6 +94,7 @@ def test_a_gradient_of_what_is_saved_takes_that_of_the_run_and_the_results():
     assert saved <= alone + 1.3 * result
 
 
+@pytest.mark.slow
 def test_a_million_steps_of_an_elastic_body():
     """Nothing is carried along but the state, and neither work nor errors grow."""
     world, state = CASES["I"].build()

@@ -122,6 +122,7 @@ def inclined(angle):
     return np.array([*(0.1 * normal), *turn, *np.zeros(6)]), normal
 
 
+@pytest.mark.slow
 def test_stick_and_slip_on_an_incline(box):
     """Friction a millionth above the slope holds, one below it does not."""
     angle = 0.4
@@ -177,7 +178,7 @@ def test_jacobian_of_the_test():
     np.testing.assert_allclose(found, rotation(TURN) @ np.cross(omega, CORNERS[1]))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("scheme", "theta"),
     [("implicit", 0.8), *before_releases(("nearly_implicit", 0.5), ("semi_explicit", 0.7))],

@@ -115,7 +115,7 @@ class Turntable(eqx.Module):
         return self.velocity * t, jnp.stack([jnp.cos(half), zero, zero, jnp.sin(half)])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_friction_with_a_turntable():
     """A ball that slides throughout its impact gets mu (1 + e) v along the velocity of the point
     that it hits, and spins; the derivative by the rate of turning is that of the direction."""

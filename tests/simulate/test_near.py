@@ -65,7 +65,7 @@ def assert_same(found, expected, tolerance=1e-12):
     [rb.Frictionless(0.9), rb.Coulomb(0.3, 0.9), rb.Rough()],
     ids=["Frictionless", "Coulomb", "Rough"],
 )
-@pytest.mark.slow
+@pytest.mark.long
 def test_as_if_all_were_looked_at(method, law):
     """And a world of a batch is what it is alone."""
     world, states = box_of_balls(law=law), several(32)
@@ -103,6 +103,7 @@ def test_more_near_than_places(monkeypatch, method):
     assert_same(found, run(world, states, method(ALL), t1=0.1))
 
 
+@pytest.mark.slow
 def test_order_of_bodies_does_not_matter(method):
     state, order = gas(32), np.random.default_rng(1).permutation(32)
     world = box_of_balls(law=rb.Frictionless(0.9))
@@ -138,6 +139,7 @@ def test_derivatives(method, law):
     np.testing.assert_allclose(of[NEAR, jax.jacrev], numeric, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_record(method):
     """Impacts are recorded as those of a world whose contacts are all looked at."""
     world, state = box_of_balls(20), gas(20, spacing=0.25)
@@ -167,6 +169,7 @@ def test_a_gas_keeps_its_energy(method, n, t1):
     np.testing.assert_allclose(orbital(after), orbital(state), atol=1e-10)
 
 
+@pytest.mark.slow
 def test_motion_that_is_no_number_is_told(method):
     world, state = box_of_balls(), gas(32)
     fast = eqx.tree_at(lambda s: s.velocity, state, state.velocity.at[3].set(1e308))

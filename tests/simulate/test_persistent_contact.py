@@ -85,7 +85,7 @@ def test_lanes_do_not_wait_for_each_other(balls):
     assert turns[0] < 610 and np.all(np.diff(turns) > 0)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_zeno_time_has_the_derivative_of_its_closed_form():
     def simulated(v):
         sol = rb.simulate(*ball(v[0], v[1]), rb.LGVCI(dt=0.02, max_impacts=60, **REST), 2.0)
@@ -345,7 +345,7 @@ def test_a_contact_ends_where_its_force_would_pull(rockers):
         assert abs(slope(STEPS, error) - 2) < 0.1 and error[-1] < 1e-3
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_derivatives_include_the_shift_of_the_time_of_release():
     method = rb.LGVCI(dt=0.02, max_impacts=3, **REST)
 

@@ -101,7 +101,7 @@ def test_worlds_wait_little_for_each_other():
     assert int(jnp.max(sol.stats.flow_evaluations)) <= 1.2 * 1000
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("transform", ["jit", "vmap", "grad", "jvp"])
 def test_transformations_compose(transform):
     z0 = jnp.asarray(10.0)

@@ -154,7 +154,7 @@ def test_what_has_no_resistance_to_rolling_says_so():
         rb.Coulomb(0.5, rolling_friction=-0.1)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_laws_of_pairs_may_have_resistance_that_others_have_not():
     """The contacts of that pair alone get it."""
     pair = rb.PairLaw(rb.Coulomb(0.5, 0.0, spinning_friction=0.002), 0, obstacle=0)

@@ -145,7 +145,7 @@ def test_chosen_times_do_not_disturb_a_tumbling_body():
     assert_states_equal(item(sol.states, 3), rb.simulate(world, state, method, 0.79).final, 1e-12)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "method", [rb.LGVCI(0.05), *before_releases(rb.EventDriven(rb.ExactFlight(), dt=None))]
 )

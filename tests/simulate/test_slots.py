@@ -23,6 +23,7 @@ def bounces(height, impacts):
     return rb.simulate(world, state, METHOD, 900 * DT, save=save, throw=False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "dtype, impacts",
     [

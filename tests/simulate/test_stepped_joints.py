@@ -321,6 +321,7 @@ def exactly_struck_rod(restitution, t1):
     return found.y[:, -1]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("scheme", ALL)
 def test_a_hinged_rod_bounces_and_comes_to_rest(scheme):
     """Late by less than a step, which makes up for the 9 rad/s by which the rate jumps; at rest the

@@ -19,7 +19,7 @@ def run(t1=0.9, dt=0.01, t0=0.0, **options):
     return rb.simulate(WORLD, START, rb.LGVCI(dt), t1, t0, **options)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_derivative_by_the_end_is_the_velocity_there():
     """In both modes, after an impact (at 0.55 s); the discrete flow moves on parabolas exactly."""
     position = lambda t1: run(t1, max_steps=100).final.position  # noqa: E731
@@ -135,7 +135,7 @@ def test_traced_and_known_times_save_the_same():
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-12)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_what_was_not_reached_is_marked():
     """`reached` says which states exist; NaN takes their place and that of their derivatives."""
 

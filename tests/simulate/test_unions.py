@@ -44,7 +44,7 @@ def test_first_impacts(case):
         assert steps[0] == steps[1]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_parts_may_differ_in_number():
     """A union beside a sphere moves as it does alone, and its pairs name the planes."""
     union, inertia, _ = CASES["III"]

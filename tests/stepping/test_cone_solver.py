@@ -88,6 +88,7 @@ def test_joints_and_contacts_in_one_problem():
     assert outside <= 1e-9 and inward <= 1e-10 and power <= 1e-9 and joints <= 1e-10
 
 
+@pytest.mark.slow
 def test_float32():
     impulse, reaction, solution = found(tower(4, velocity=shaken(4, 2, 1.0)), jnp.float32)
     assert solution.impulse.dtype == jnp.float32
@@ -140,7 +141,7 @@ def test_batches_give_what_each_gives_alone():
         np.testing.assert_allclose(velocity, together[lane], rtol=0, atol=1e-4)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_sliding_face_presses_linearly_or_not_at_all():
     """Whatever the guess: a box comes down on its face, slides and spins. Of its four corners, in
     which a linear function has equal sums over both diagonals, one at which that is negative bears
