@@ -80,7 +80,7 @@ class BodyContacts(AbstractContactSet):
         round_off = 8 * jnp.finfo(gap.dtype).eps * (norm(x) + norm(y) + size[0] + size[1])
         far = Closest(gap, round_off, normal, ((here, no_lever), (there, no_lever)))
         far = jax.tree.map(lambda leaf: jnp.repeat(leaf[:, None], number, axis=1), far)
-        found = of_these(needed, _closest, (self.colliders, *poses), far)
+        found = of_these(needed, _of_pairs, (self.colliders, *poses), far)
         return jax.tree.map(lambda leaf: leaf.reshape(-1), found)
 
     def leeway(self, phase):
@@ -205,10 +205,10 @@ def closest(
     """
     number = n_points(colliders)
     once = jax.tree.map(lambda leaf: leaf[::number], (first, second))
-    return jax.tree.map(lambda leaf: leaf.reshape(-1), _closest(colliders, *once))
+    return jax.tree.map(lambda leaf: leaf.reshape(-1), _of_pairs(colliders, *once))
 
 
-def _closest(
+def _of_pairs(
     colliders: tuple[AbstractCollider, AbstractCollider],
     first: tuple[Vec3, Quat],
     second: tuple[Vec3, Quat],

@@ -252,7 +252,8 @@ class EventDriven(AbstractMethod):
         if system.contacts is None:
             return NoContacts(system) if system.joints is None else Jointed(system)
         tolerance = Tolerance(self.tolerance, self.penetration)
-        system = system.soon(dt, self.tolerance or 0.0)
+        if self.on_zeno == "rest":
+            system = system.soon(dt, self.tolerance or 0.0)
         impacts = self._impacts(system, tolerance)
         if self.on_zeno == "rest":
             alone = not system.contact_law.frictional and system.joints is None

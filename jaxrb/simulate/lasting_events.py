@@ -14,11 +14,12 @@ from ..bodies import Phase
 from ..contact import AbstractContacts, AbstractContactSet
 from ..math import tree_where
 from ..math.rarely import if_any
-from ..stepping.cone_solver import Tolerances, search
+from ..stepping.cone_solver import search
 from ..stepping.contact_rows import ContactRows, Turning, pushed, velocities
 from ..stepping.held_step import Impulses, held_step
 from ..stepping.scene import Impulse, Scene
 from ..stepping.solve_cone import answer
+from ..stepping.tolerances import Tolerances
 from .events import AbstractEvents, Event, Flown, Kind, NoContacts, Reset, free_flow
 from .impact_events import AbstractImpacts, impact_guards
 from .system import System
@@ -284,7 +285,7 @@ class LastingContacts(AbstractEvents):
         """The speeds of bounces that are none [m/s]: that take a thousandth of a step, or cannot
         be told from none, as often in float32."""
         scale = self.system.dynamics.acceleration_scale(t, phase)
-        least = rows.slowest(scale, phase, self.system.inertial)
+        least = rows.least_speed(scale, phase, self.system.inertial)
         return jax.lax.stop_gradient(jnp.maximum(0.5 * scale * _SHORT * self.dt, least))
 
     def _height(self, t, phase: Phase) -> Float[Array, ""]:

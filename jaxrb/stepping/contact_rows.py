@@ -22,8 +22,8 @@ from ..bodies.joints.ends import Directions
 from ..contact import Stops
 from ..contact.points import ContactPoints, Points
 from ..math import Quat, Vec3, cross, dot, rotate, rotate_inverse, tree_where, zeros_like
-from .cone_solver import Tolerances
 from .rows import WORLD, Links, Rows
+from .tolerances import Tolerances
 
 
 class Rubbing(eqx.Module):
@@ -183,7 +183,7 @@ class ContactRows(eqx.Module):
             arms.append(tree_where(near, (arm + last) * 0.5, arm))
         return dataclasses.replace(self, arms=(arms[0], arms[1]))
 
-    def slowest(
+    def least_speed(
         self, acceleration: Float[Array, ""], phase: Phase, inertial: Inertial
     ) -> Float[Array, " n_contacts"]:
         """The speeds that can be told from none [m/s]: of bounces under an acceleration [m/s^2]

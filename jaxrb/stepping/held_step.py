@@ -26,11 +26,12 @@ from ..flows import AbstractFlow, Step
 from ..math import Quat, tree_where
 from ..math.autodiff import keep_rule, sparse_jvp
 from .cone import ConeProblem, inverse3
-from .cone_solver import Tolerances, residual_at, search
+from .cone_solver import residual_at, search
 from .contact_rows import ContactRows, gyroscopic, pushed
 from .linearized import Linearized
 from .scene import Impulse, Scene
 from .solve_cone import answer
+from .tolerances import Tolerances
 
 # Of the search for the impulses at the start.
 _ITERATIONS = 20

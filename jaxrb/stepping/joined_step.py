@@ -24,12 +24,13 @@ from ..bodies import Phase
 from ..flows import AbstractFlow
 from ..math import tree_where
 from ..math.rarely import if_any
-from .cone_solver import Tolerances, search
+from .cone_solver import search
 from .contact_rows import ContactRows, pushed, velocities
 from .held_step import Impulses, held_step
 from .moreau_step import Stepped, Surroundings
 from .scene import Impulse, Scene
 from .solve_cone import answer
+from .tolerances import Tolerances
 
 
 class Joined(NamedTuple):
@@ -62,8 +63,8 @@ def joined_step(
     contacts = scene.find(t, phase)
     rows = scene.rows_of(contacts, phase)
     scale = scene.dynamics.acceleration_scale(t, phase)
-    slow = jnp.maximum(0.5 * duration * scale, rows.slowest(scale, phase, scene.dynamics.inertial))
-    slow = jax.lax.stop_gradient(slow)
+    least = rows.least_speed(scale, phase, scene.dynamics.inertial)
+    slow = jax.lax.stop_gradient(jnp.maximum(0.5 * duration * scale, least))
     closed, speed = around.closed(rows.gap, rows), _speed(rows, phase, scene)
     strikes = closed & (speed < -slow)
     returned, strikes = jnp.where(strikes, around.restitution * speed, 0.0), jnp.any(strikes)

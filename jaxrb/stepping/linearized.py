@@ -19,8 +19,8 @@ from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Float
 
 from .cone import ConeProblem, Units
-from .cone_solver import Tolerances
 from .scene import Impulse
+from .tolerances import Tolerances
 from .turns import Branch, Semismooth, apply, curnier_map
 
 # Turns in a round, and rounds at most. One round is enough where the equations are those of a cone

@@ -34,11 +34,12 @@ from ..flows import AbstractFlow
 from ..math import Vec3, tree_where
 from ..math.rarely import if_any
 from .cone import ConeProblem
-from .cone_solver import Tolerances, search
+from .cone_solver import search
 from .contact_rows import ContactRows, velocities
 from .rows import take, total
 from .scene import Impulse, Scene
 from .solve_cone import answer
+from .tolerances import Tolerances
 
 
 class Surroundings(eqx.Module):
