@@ -22,7 +22,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 # Gradients through impacts, and contacts that last, take minutes to compile.
 LONG = [path for path in NOTEBOOKS if path.stem[:2] in {"02", "06", "07"}]
 QUICK = [path for path in NOTEBOOKS if path not in LONG]
-# So do those of these pages.
+# So do the blocks of these pages.
 LONG_PAGES = [
     path for path in PAGES if path.stem in {"concepts", "fitting", "extending", "scaling"}
 ]
