@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from ..math import Vec3, cross, dot, norm
+from ..math import Vec3, cross, direction, dot, norm
 from ..math.materialize import compute_once
 from ..math.safe import safe_divide
 from .colliders import PolytopeCollider, Separation
@@ -102,11 +102,9 @@ class Edges(NamedTuple):
     def closest(self) -> Vec3:
         """The direction from one to the other of the closest points of all; any where they
         are one."""
-        best = jnp.argmin(self.distance)
-        apart, distance = pick(self.on_a - self.on_b, best), jnp.min(self.distance)
-        same = distance == 0
-        length = jnp.where(same, 1.0, norm(apart))
-        return Vec3(apart.x / length, apart.y / length, jnp.where(same, 1.0, apart.z / length))
+        # Once: what is divided by its length may not round to none where the length is some.
+        apart = compute_once(pick(self.on_a - self.on_b, jnp.argmin(self.distance)))
+        return direction(apart)[0]
 
 
 def _edges(a: PolytopeCollider, b: PolytopeCollider) -> Edges:

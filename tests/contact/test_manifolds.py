@@ -16,7 +16,7 @@ from test_narrow_phase import BOX, CAPSULE, MOVED, POLYHEDRON, TETRAHEDRON, corn
 import jaxrb as rb
 from jaxrb.contact.narrow_phase import patch, prepare
 from jaxrb.lie import quaternion as quaternions
-from jaxrb.math import Quat, Vec3
+from jaxrb.math import Quat, Vec3, rotate_inverse
 from jaxrb.simulate.system import build, partners
 from jaxrb.stepping.contact_rows import ContactRows
 
@@ -438,3 +438,29 @@ def test_rows_of_a_stack():
     lasting, _ = build(world, dataclasses.replace(state), standing=False)
     assert lasting.contacts is not None
     assert sum(np.all(partners(world, lasting.contacts) == [0, 4], axis=1)) == 1
+
+
+def test_faces_that_touch_are_so_whatever_the_round_off():
+    """Their edges cross to round-off: how far they are apart there may be computed in two ways, as
+    nothing and as some. Poses of two cubes of which one is the other moved along a face."""
+    rng, n = np.random.default_rng(0), 8192
+    colliders = prepare(rb.Box((0.1, 0.1, 0.1)), rb.Box((0.1, 0.1, 0.1)), standing=True)
+    turn = Rotation.random(n, random_state=rng)
+    aside = np.insert(rng.uniform(-0.19, 0.19, (n, 2)), 0, 0.2, axis=1)
+    aside[::3, 1:] = 0.03, 0.02
+    first = rng.normal(size=(n, 3))
+    second = first + turn.apply(aside)
+    quaternion = np.roll(turn.as_quat(), 1, axis=-1)
+
+    @jax.jit
+    @jax.vmap
+    def of(first, second, quaternion):
+        turn = Quat.of(quaternion).normalized()
+        shift = rotate_inverse(turn, Vec3.of(second) - Vec3.of(first))
+        found = patch(*colliders, shift, turn.conjugate() * turn)
+        return found.gap, found.normal.array(), found.points[0].array()
+
+    gap, normal, point = of(*map(jnp.asarray, (first, second, quaternion)))
+    np.testing.assert_allclose(np.min(gap, axis=1), 0.0, atol=4e-15)  # of places of size 3
+    np.testing.assert_allclose(normal, np.broadcast_to([-1.0, 0, 0], normal.shape), atol=1e-12)
+    np.testing.assert_allclose(np.abs(point).max(axis=(0, 1)), 0.1, atol=1e-12)
