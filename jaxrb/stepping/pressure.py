@@ -47,7 +47,7 @@ class Pressure(NamedTuple):
         if pairs is None:
             return None
         table, owner = pairs
-        rows, none = basis(problem), _none(p)
+        rows, none = _balanced(basis(problem), pairs), _none(p)
         p, u = compute_once((p, u))
         bears = problem.active & (p[0] > none)
         touches = bears | (problem.active & (jnp.abs(u[0]) <= none))
@@ -86,9 +86,23 @@ def _fitted(rows, n, pressed, pairs):
     return jnp.sum(rows * take(y, owner, 1), axis=0)
 
 
+def _balanced(rows, pairs):
+    """Rows whose levers are from their middle and of size one: other parameters of the same
+    functions. As they are, those of a small face would count less than the ridge."""
+    table, owner = pairs
+    count = total(jnp.ones_like(rows[:1]), table, 1)
+    normal, middle = jnp.split(take(total(rows, table, 1) / count, owner, 1), 2)
+    levers = rows[3:] - middle * jnp.sum(rows[:3] * normal, axis=0)[None]
+    square = take(total(jnp.sum(levers**2, axis=0)[None], table, 1) / count, owner, 1)
+    # Of places that are one to round-off they stay small.
+    square = square + jnp.finfo(rows.dtype).eps * jnp.sum(middle**2, axis=0)[None]
+    size = jnp.sqrt(jnp.where(square > 0, square, 1.0))
+    return jnp.concatenate([rows[:3], levers / size])
+
+
 def basis(problem: ConeProblem) -> Float[Array, "6 n_contacts"]:
     """The normal's row of each contact for the one of its bodies that moves, G_n, by which
-    semismooth turns change pressures; levers count as much as the arms are long."""
+    semismooth turns change pressures."""
     first, second = problem.contact_rates.jacobians
     moves = np.array([a != WORLD for a, _ in problem.contacts.links.sides])
     moves = moves.reshape(-1, *(1,) * (first.ndim - 3))
