@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from ..exec.work_queue import Task, of_lanes, run_queue
@@ -166,69 +167,120 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
     pads = problem.pads
     off = off.at[0].set(jnp.where(each(pads, u[0]), 0.0, off[0]))
 
-    interior = Interior(point, friction, pads)
+    inside = _Inside(point, friction, pads, active, off, _damping(state, tolerances, eps.dtype))
+    damped, products, predictor = _if_any(inner, inside.predictor)
     branch = Branch.of(point.p, u, friction)
     smooth = Semismooth.of(point.p, u, friction, branch, eps)
-    damping = jnp.asarray(_DAMPING, eps.dtype).at[state.start].get(mode="clip")
-    damping = tolerances.damping * jnp.where(state.deep, _DEEP_DAMPING, damping)
-    least = jnp.where(state.deep, tolerances.deep, tolerances.product).astype(eps.dtype)
-    damped = Damped.of(interior.response(), damping[None])
     response = _choose(inner, damped.response, smooth.response)
     response = jnp.where(active[None, None], response, 0.0)
     stiff = jnp.ones_like(q) / eps
     respond = _Response.of(problem, units, response, stiff)
 
     # First solve: the predictor of the interior, or the semismooth step.
-    products = Complementarity.of(point, friction, pads)
     missed = curnier_map(point.p, u, friction, branch)
-
-    def change(aim: Complementarity, dp):
-        inside = damped.change(interior.step(aim, None)[0], off)
-        return _choose(inner, inside, smooth.change(missed, dp, eps))
-
-    aim = Complementarity(*(-x for x in products))
-    du, dp, dq = respond(change(aim, jnp.zeros_like(missed)), -w * stiff)
-
-    def moving(aim: Complementarity, du, dp) -> Point:
-        ds = du + off + damping[None, None] * dp
-        return Point(dp, interior.step(aim, ds)[1], ds)
+    constant = smooth.change(missed, jnp.zeros_like(missed), eps)
+    du, dp, dq = respond(_choose(inner, predictor, constant), -w * stiff)
 
     # Second solve: with the centre and the corrector, or without the proximal term.
-    step = moving(aim, du, dp)
-    size = jnp.minimum(jnp.min(interior.longest(step, active), axis=0, initial=jnp.inf), 1.0)
-    mean = products.mean(active)
-    after = Complementarity.of(point.moved(step, size), friction, pads).mean(active)
-    centre = jnp.clip((after / jnp.where(mean > 0, mean, 1.0)) ** 3, 1e-8, 1.0)
-    kappa = jnp.maximum(centre * mean, least)
-    # The corrector of Mehrotra, by as much of the step as was possible.
-    second_order = Complementarity.of(step, friction, pads)
-    weight = jnp.where(state.start == 0, 1.0, size**2)
-    kappa = jnp.where(state.start == 0, kappa, jnp.maximum(kappa, (1 - size) ** 2 * mean))
-    aim = Complementarity(
-        kappa[None] - products.normal - weight[None] * second_order.normal,
-        kappa[None] - products.cone - weight[None] * second_order.cone,
-        -products.tangents - weight[None, None] * second_order.tangents,
-    )
-    du, dp, dq = respond(change(aim, dp), -(w - eps * dq) * stiff)
-    step = moving(aim, du, dp)
-    room = jnp.min(interior.longest(step, active), axis=0, initial=jnp.inf)
-    size = jnp.where(inner, jnp.minimum(_STEP_TO_BOUNDARY * room, 1.0), 1.0)
-    point, q = compute_once((point.moved(step, size), q + size[None] * dq))
+    least = jnp.where(state.deep, tolerances.deep, tolerances.product).astype(eps.dtype)
+    first = state.start == 0
+    corrector = _if_any(inner, lambda: inside.corrector(damped, products, du, dp, first, least))
+    constant = smooth.change(missed, dp, eps)
+    du, dp, dq = respond(_choose(inner, corrector[0], constant), -(w - eps * dq) * stiff)
+    dpsi, ds, size = _if_any(inner, lambda: inside.step(corrector[1], du, dp))
+    size = jnp.where(inner, size, 1.0)
+    point, q = compute_once((point.moved(Point(dp, dpsi, ds), size), q + size[None] * dq))
 
     _, u, w = _velocity(problem, units, point.p, q)
-    point = point._replace(p=_with_pressures(problem, point.p, u, inner | state.plain))
+    even = level(problem, point.p, u)
+    # Turns change linear pressures to linear ones, but may begin with others, or open contacts.
+    p = _choose(inner | state.plain, point.p, even)
+    # Followers keep the digits of what they follow.
+    point = point._replace(p=p.at[0].set(problem.follow(p[0])) if problem.sources else p)
     _, u, w = _velocity(problem, units, point.p, q)
     found = residual_of(problem, point.p, u, w)
     accepted = jnp.maximum(problem.error / units.speed, tolerances.accepted)[0]
-    return _next(state, Point(*point), q, u, found, problem, tolerances, accepted)
+    return _next(state, Point(*point), q, even, found, problem, tolerances, accepted)
 
 
-def _with_pressures(problem: ConeProblem, p, u, kept: Bool[Array, " lanes"]):
-    """Impulses whose pressures are linear where faces slide, unless they are to be kept: turns
-    change linear pressures to linear ones, but may begin with others, or open contacts."""
-    p = _choose(kept, p, level(problem, p, u))
-    # Followers keep the digits of what they follow.
-    return p.at[0].set(problem.follow(p[0])) if problem.sources else p
+def _damping(state: _State, tolerances: Tolerances, dtype) -> Float[Array, " lanes"]:
+    """Of the interior, at the start that it has."""
+    damping = jnp.asarray(_DAMPING, dtype).at[state.start].get(mode="clip")
+    return tolerances.damping * jnp.where(state.deep, _DEEP_DAMPING, damping)
+
+
+def _if_any(lanes: Bool[Array, " lanes"], function):
+    """What a function gives, zeros if no lane needs it: few turns are those of the interior."""
+    like = jax.eval_shape(function)
+    zeros = lambda: jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)  # noqa: E731
+    return jax.lax.cond(jnp.any(lanes), function, zeros)
+
+
+class _Inside(NamedTuple):
+    """A turn of the interior point method, by predictor and corrector (Mehrotra, 1992)."""
+
+    point: Point
+    friction: Float[Array, " n_contacts"]
+    pads: np.ndarray
+    active: Bool[Array, " n_contacts"]
+    off: Float[Array, "3 n_contacts"]  # the velocities less the slack
+    damping: Float[Array, " lanes"]
+
+    @property
+    def _interior(self) -> Interior:
+        return Interior(self.point, self.friction, self.pads)
+
+    def _products(self, point: Point) -> Complementarity:
+        return Complementarity.of(point, self.friction, self.pads)
+
+    def predictor(self):
+        """The matrices and products there, and the constant of the step to no products."""
+        damped = Damped.of(self._interior.response(), self.damping[None])
+        products = self._products(self.point)
+        return damped, products, self._constant(damped, Complementarity(*(-x for x in products)))
+
+    def corrector(self, damped: Damped, products: Complementarity, du, dp, first, least):
+        """The constant of the step to the centre, of products no smaller than the least, and its
+        aim.
+
+        Args:
+            damped, products: as of the predictor.
+            du, dp: what that would change.
+            first: whether it is the first start, from which the corrector is used whole.
+            least: mean product.
+        """
+        step = self._moving(Complementarity(*(-x for x in products)), du, dp)
+        size = jnp.minimum(self._room(step), 1.0)
+        mean = products.mean(self.active)
+        after = self._products(self.point.moved(step, size)).mean(self.active)
+        centre = jnp.clip((after / jnp.where(mean > 0, mean, 1.0)) ** 3, 1e-8, 1.0)
+        kappa = jnp.maximum(centre * mean, least)
+        # By as much of the step as was possible.
+        second_order = self._products(step)
+        weight = jnp.where(first, 1.0, size**2)
+        kappa = jnp.where(first, kappa, jnp.maximum(kappa, (1 - size) ** 2 * mean))
+        aim = Complementarity(
+            kappa[None] - products.normal - weight[None] * second_order.normal,
+            kappa[None] - products.cone - weight[None] * second_order.cone,
+            -products.tangents - weight[None, None] * second_order.tangents,
+        )
+        return self._constant(damped, aim), aim
+
+    def step(self, aim: Complementarity, du, dp):
+        """The changes of psi and of the slack, and how much of the step stays inside."""
+        step = self._moving(aim, du, dp)
+        return step.psi, step.s, jnp.minimum(_STEP_TO_BOUNDARY * self._room(step), 1.0)
+
+    def _constant(self, damped: Damped, aim: Complementarity):
+        return damped.change(self._interior.step(aim, None)[0], self.off)
+
+    def _moving(self, aim: Complementarity, du, dp) -> Point:
+        ds = du + self.off + self.damping[None, None] * dp
+        return Point(dp, self._interior.step(aim, ds)[1], ds)
+
+    def _room(self, step: Point):
+        """The largest part of a step that all contacts have room for."""
+        return jnp.min(self._interior.longest(step, self.active), axis=0, initial=jnp.inf)
 
 
 class _Response(NamedTuple):
@@ -274,9 +326,10 @@ class _Response(NamedTuple):
 
 
 def _next(
-    state: _State, point: Point, q, u, residual, problem, tolerances: Tolerances, accepted
+    state: _State, point: Point, q, even, residual, problem, tolerances: Tolerances, accepted
 ) -> _State:
-    """What follows a turn: another of its kind, another kind, or the end."""
+    """What follows a turn: another of its kind, another kind, or the end; `even` are its impulses
+    with linear pressures."""
     finite = jnp.isfinite(residual)
     better = residual < state.best[2]
     best = _choose(better, (point.p, q, residual), state.best)
@@ -309,7 +362,7 @@ def _next(
     stage = jnp.where(ended | exhausted, ENDED, stage).astype(jnp.int32)
 
     found = _choose(near, (point.p, q), state.inner)
-    p = _choose(near, level(problem, point.p, u), point.p)
+    p = _choose(near, even, point.p)
     p, q = _choose(again, found, _choose(stalled, best[:2], (p, q)))
     sizes = jnp.asarray(_STARTS, residual.dtype)
     fresh = _start_inside(problem, point, sizes.at[start].get(mode="clip"))

@@ -11,13 +11,12 @@ functions alone, so that it is enough to begin with one.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Float
 
 from ..math.materialize import compute_once
+from ..math.rarely import if_any
 from .block_matrix import inverse6
 from .cone import ConeProblem
 from .rows import WORLD, added, take, total
@@ -29,38 +28,32 @@ _NONE = 0.6
 _REFINED = 2
 
 
-class Pressure(NamedTuple):
-    """The linear functions closest to given normal impulses.
+def _sliding(problem: ConeProblem, p, u, pairs):
+    """Of each contact, whether its face slides on more contacts than are independent; and whether
+    it bears a part of the load, and whether it touches."""
+    table, owner = pairs
+    none = _none(p)
+    bears = problem.active & (p[0] > none)
+    touches = bears | (problem.active & (jnp.abs(u[0]) <= none))
+    slips = bears & (jnp.hypot(u[1], u[2]) > none) & (problem.friction > 0)
+    count = jnp.where(jnp.stack([touches, slips]), 1.0, 0.0).astype(p.dtype)
+    touching, slipping = total(count, table, 1)
+    slides = take((touching > 3.5) & (slipping > 0.5), owner, 0) & touches
+    return slides, bears, touches
 
-    Attributes:
-        applies: of each contact, whether its face slides on more contacts than are independent.
-        linear: the pressure that the function of its pair gives to each contact, if it is one.
+
+def _linear(problem: ConeProblem, p, bears, touches, pairs):
+    """The linear functions closest to given normal impulses, at each contact; nothing where they
+    are negative.
+
+    Whatever three corners of four bear, there is a linear function of that; but they bear all only
+    if it is negative at the fourth, and a fourth at which it is negative bears nothing.
     """
-
-    applies: Bool[Array, " n_contacts"]
-    linear: Float[Array, " n_contacts"]
-
-    @staticmethod
-    def of(problem: ConeProblem, p, u) -> Pressure | None:
-        """Of impulses and velocities without units; None where no pair has contacts enough."""
-        pairs = problem.contacts.links.of_pairs
-        if pairs is None:
-            return None
-        table, owner = pairs
-        rows, none = _balanced(basis(problem), pairs), _none(p)
-        p, u = compute_once((p, u))
-        bears = problem.active & (p[0] > none)
-        touches = bears | (problem.active & (jnp.abs(u[0]) <= none))
-        # Whatever three corners of four bear, there is a linear function of that; but they bear all
-        # only if it is negative at the fourth, and a fourth at which it is negative bears nothing.
-        normal = jnp.where(problem.active, p[0], 0.0)
-        found = compute_once(_fitted(rows, normal, bears, pairs))
-        found = _fitted(rows, normal, touches & (found > none), pairs)
-        slips = bears & (jnp.hypot(u[1], u[2]) > none) & (problem.friction > 0)
-        count = jnp.where(jnp.stack([touches, slips]), 1.0, 0.0).astype(p.dtype)
-        touching, slipping = total(count, table, 1)
-        applies = take((touching > 3.5) & (slipping > 0.5), owner, 0) & touches
-        return Pressure(applies, jnp.maximum(found, 0.0))
+    rows = _balanced(basis(problem), pairs)
+    normal = jnp.where(problem.active, p[0], 0.0)
+    found = compute_once(_fitted(rows, normal, bears, pairs))
+    found = _fitted(rows, normal, touches & (found > _none(p)), pairs)
+    return jnp.maximum(found, 0.0)
 
 
 def _none(p: Float[Array, "..."]) -> float:
@@ -110,12 +103,23 @@ def basis(problem: ConeProblem) -> Float[Array, "6 n_contacts"]:
 
 
 def level(problem: ConeProblem, p, u):
-    """Impulses without units whose pressures are linear where faces slide."""
-    found = Pressure.of(problem, p, u)
-    if found is None:
-        return p
-    n = problem.follow(jnp.where(found.applies, found.linear, p[0]))
-    # Friction goes with the pressure.
-    bears = problem.follow(found.applies) & (p[0] > 0)
-    ratio = jnp.where(bears, n / jnp.where(bears, p[0], 1.0), 1.0)
-    return jnp.concatenate([n[None], p[1:] * ratio[None]])
+    """Impulses without units whose pressures are linear where faces slide, for velocities without
+    units."""
+    pairs = problem.contacts.links.of_pairs
+    if pairs is None:
+        return p  # no pair has contacts enough
+    p, u = compute_once((p, u))
+    slides, bears, touches = _sliding(problem, p, u, pairs)
+
+    def levelled(p):
+        n = jnp.where(slides, _linear(problem, p, bears, touches, pairs), p[0])
+        # Friction goes with the pressure.
+        scaled = problem.follow(slides) & (p[0] > 0)
+        n = problem.follow(n)
+        ratio = jnp.where(scaled, n / jnp.where(scaled, p[0], 1.0), 1.0)
+        return jnp.concatenate([n[None], p[1:] * ratio[None]])
+
+    def followed(p):
+        return p.at[0].set(problem.follow(p[0]))
+
+    return if_any(jnp.any(slides), levelled, followed, p)
