@@ -113,7 +113,8 @@ def moreau_step(
     pulled = dataclasses.replace(kick.phase, linear_momentum=kick.phase.linear_momentum + weight)
     rows = scene.rows(t + half, middle)
     coming = rows.rates.velocity(velocities(middle, inertial)) - rows.drift
-    active = around.closed(rows.gap, rows)
+    # A flight of no duration, as that of a world of a batch that has ended, has no impulses.
+    active = around.closed(rows.gap, rows) & (t + duration > t)
     slow = 0.5 * duration * dynamics.acceleration_scale(t + half, middle)
     settling = _redundant(rows, active) & (coming[0] > -jax.lax.stop_gradient(slow))
     normal = jnp.where(settling, 0.0, around.restitution * coming[0])
@@ -176,8 +177,10 @@ def _search(
         return ~carry[-1]
 
     def turn(carry):
-        impulse, _, in_the_mean, _ = carry
-        solution = search(_biased(problem, mean, in_the_mean), *impulse)
+        impulse, _, in_the_mean, ended = carry
+        # Of a batch, those that have ended ask for no more.
+        asked = dataclasses.replace(problem, active=problem.active & ~ended)
+        solution = search(_biased(asked, mean, in_the_mean), *impulse)
         contact = jnp.where(problem.active[None], solution.impulse, 0.0)
         after = problem.contact_rates.velocity(solution.velocity) - drift
         created = 0.5 * jnp.sum(problem.acting(contact) * (coming + after))
