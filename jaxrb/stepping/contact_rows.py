@@ -108,6 +108,7 @@ class ContactRows(eqx.Module):
         rates: rows along which velocities are measured: of items that resist turning, the normal
             velocity is that of their contact.
         arms: of both sides from the centre of mass to the point, body frames [m]; 0 of the world.
+            Levers are to the middle between both.
         drift: velocity of the surface of obstacles, along the rows [m/s], shape (3, n_contacts).
     """
 
@@ -270,8 +271,8 @@ def _row(points: ContactPoints, phase: Phase):
     """The bodies of each contact, and its numbers in the order of `ContactRows`."""
     axes = frame(points.normal)
     bodies, levers, arms = [], [], []
-    for side in points.sides:
-        lever, arm = _side(side, axes, phase)
+    for side, shift in zip(points.sides, _to_middle(points), strict=False):
+        lever, arm = _side(side, axes, phase, shift)
         bodies.append(side.incidence.bodies)
         levers.append(lever)
         arms.append(arm)
@@ -306,10 +307,26 @@ def _along(directions: Directions, which: int):
     return list(zip(first.incidence.bodies, second.incidence.bodies, strict=True)), numbers
 
 
-def _side(side: Points, axes: tuple[Vec3, Vec3, Vec3], phase: Phase):
+def _to_middle(points: ContactPoints):
+    """How far the place at which bodies act on each other is along the normal from the point of
+    each side: the middle for both.
+
+    So their impulses turn them by as much as they turn back, and the velocities along the tangents
+    of all points of a face are those of one rigid motion: one that sticks at some sticks at all.
+    """
+    if len(points.sides) == 1:
+        return (0.0,)
+    size = jnp.maximum(*(dot(side.point, side.point) for side in points.sides))
+    # What is far apart has no such place, and does not count.
+    half = jnp.where(points.gap**2 <= size, 0.5 * points.gap, 0.0)
+    return -half, half
+
+
+def _side(side: Points, axes: tuple[Vec3, Vec3, Vec3], phase: Phase, shift):
     turn: Quat = side.incidence.gather(phase.orientation)
-    lever = jnp.stack([stacked(cross(side.point, rotate_inverse(turn, axis))) for axis in axes])
-    return lever, side.point
+    own = [rotate_inverse(turn, axis) for axis in axes]
+    place = side.point + own[0] * shift
+    return jnp.stack([stacked(cross(place, axis)) for axis in own]), side.point
 
 
 def stacked(vector: Vec3) -> Float[Array, "3 n"]:

@@ -464,3 +464,27 @@ def test_faces_that_touch_are_so_whatever_the_round_off():
     np.testing.assert_allclose(np.min(gap, axis=1), 0.0, atol=4e-15)  # of places of size 3
     np.testing.assert_allclose(normal, np.broadcast_to([-1.0, 0, 0], normal.shape), atol=1e-12)
     np.testing.assert_allclose(np.abs(point).max(axis=(0, 1)), 0.1, atol=1e-12)
+
+
+def test_bodies_act_on_each_other_at_one_place():
+    """Of two boxes that penetrate each other unevenly: what acts at their corners turns both by
+    opposite torques, and their relative velocities at all corners are those of a rigid motion."""
+    box = rb.RigidBody(rb.Box((0.1, 0.1, 0.1)), 1.0)
+    world = rb.World([box] * 2, gravity=(0, 0, 0), contact_law=rb.Coulomb(0.5, 0.0))
+    place = np.array([[1.0, 2.0, 3.0], [1.02, 1.97, 3.195]])
+    turns = Rotation.from_rotvec([[0, 0, 0], [0.004, -0.007, 0.3]])
+    quaternion, still = np.roll(turns.as_quat(), 1, axis=-1), np.zeros((2, 3))
+    system, phase = build(world, rb.State(place, quaternion, still, still), standing=True)
+    assert system.contacts is not None
+    points = system.contacts.find(jnp.zeros(()), phase).points()
+    rows = ContactRows.of(points, phase)
+    gap = np.asarray(rows.gap)[:4]
+    assert gap.max() < -0.003 and np.ptp(gap) > 1e-3
+    jacobians = [np.moveaxis(np.asarray(x)[..., :4], -1, 0) for x in rows.rows.jacobians]
+    torque = sum(
+        np.cross(x, j[..., :3]) + turn.apply(j[..., 3:].reshape(-1, 3)).reshape(4, 3, 3)
+        for x, turn, j in zip(place, turns, jacobians, strict=True)
+    )
+    np.testing.assert_allclose(torque, 0.0, atol=4e-15)
+    both = np.concatenate([j.reshape(-1, 6) for j in jacobians], axis=1)
+    assert np.linalg.matrix_rank(both, tol=1e-13) == 6
