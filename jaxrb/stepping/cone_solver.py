@@ -338,6 +338,10 @@ def _next(
     # A polish that no longer improves has reached round-off. That of linear pressures is the
     # round-off of velocities over the proximal term, from turn to turn another.
     settled = ~inner & (best[2] <= accepted) & ~(residual < 0.5 * state.residual)
+    # One with which a step is taken is no better from elsewhere where contacts that stick cannot
+    # all do so, as of faces that meet and tilt: the law asks them to slip by as little.
+    nearly = (best[2] <= tolerances.allowed) & (residual > 0.9 * state.residual)
+    settled |= ~inner & state.plain & nearly
     ended = reached | settled
     most = jnp.where(state.plain, _MOST_CAREFUL, _MOST_TURNS)
     slow = ~(residual < _NEARER * state.residual)
