@@ -18,21 +18,18 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from ..exec.work_queue import Task, of_lanes, run_queue
 from ..math.materialize import compute_once
 from ..math.rarely import if_any
 from .cone import ConeProblem, Units
+from .interior import InteriorTurn
 from .pressure import level
 from .rows import of_lane
 from .tolerances import Tolerances
 from .turns import (
     Branch,
-    Complementarity,
-    Damped,
-    Interior,
     Point,
     Semismooth,
     apply,
@@ -57,7 +54,6 @@ _STARTS = (1.0, 100.0, 10.0)
 _DAMPING = (10.0, 0.1, 1.0)
 # And where the answer of the first has not been polished.
 _DEEP_DAMPING = 0.1
-_STEP_TO_BOUNDARY = 0.99
 
 
 class ConeSolution(NamedTuple):
@@ -167,7 +163,9 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
     pads = problem.pads
     off = off.at[0].set(jnp.where(each(pads, u[0]), 0.0, off[0]))
 
-    inside = _Inside(point, friction, pads, active, off, _damping(state, tolerances, eps.dtype))
+    inside = InteriorTurn(
+        point, friction, pads, active, off, _damping(state, tolerances, eps.dtype)
+    )
     damped, products, predictor = _if_any(inner, inside.predictor)
     branch = Branch.of(point.p, u, friction)
     smooth = Semismooth.of(point.p, u, friction, branch, eps)
@@ -214,73 +212,6 @@ def _if_any(lanes: Bool[Array, " lanes"], function):
     like = jax.eval_shape(function)
     zeros = lambda: jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)  # noqa: E731
     return jax.lax.cond(jnp.any(lanes), function, zeros)
-
-
-class _Inside(NamedTuple):
-    """A turn of the interior point method, by predictor and corrector (Mehrotra, 1992)."""
-
-    point: Point
-    friction: Float[Array, " n_contacts"]
-    pads: np.ndarray
-    active: Bool[Array, " n_contacts"]
-    off: Float[Array, "3 n_contacts"]  # the velocities less the slack
-    damping: Float[Array, " lanes"]
-
-    @property
-    def _interior(self) -> Interior:
-        return Interior(self.point, self.friction, self.pads)
-
-    def _products(self, point: Point) -> Complementarity:
-        return Complementarity.of(point, self.friction, self.pads)
-
-    def predictor(self):
-        """The matrices and products there, and the constant of the step to no products."""
-        damped = Damped.of(self._interior.response(), self.damping[None])
-        products = self._products(self.point)
-        return damped, products, self._constant(damped, Complementarity(*(-x for x in products)))
-
-    def corrector(self, damped: Damped, products: Complementarity, du, dp, first, least):
-        """The constant of the step to the centre, of products no smaller than the least, and its
-        aim.
-
-        Args:
-            damped, products: as of the predictor.
-            du, dp: what that would change.
-            first: whether it is the first start, from which the corrector is used whole.
-            least: mean product.
-        """
-        step = self._moving(Complementarity(*(-x for x in products)), du, dp)
-        size = jnp.minimum(self._room(step), 1.0)
-        mean = products.mean(self.active)
-        after = self._products(self.point.moved(step, size)).mean(self.active)
-        centre = jnp.clip((after / jnp.where(mean > 0, mean, 1.0)) ** 3, 1e-8, 1.0)
-        kappa = jnp.maximum(centre * mean, least)
-        # By as much of the step as was possible.
-        second_order = self._products(step)
-        weight = jnp.where(first, 1.0, size**2)
-        kappa = jnp.where(first, kappa, jnp.maximum(kappa, (1 - size) ** 2 * mean))
-        aim = Complementarity(
-            kappa[None] - products.normal - weight[None] * second_order.normal,
-            kappa[None] - products.cone - weight[None] * second_order.cone,
-            -products.tangents - weight[None, None] * second_order.tangents,
-        )
-        return self._constant(damped, aim), aim
-
-    def step(self, aim: Complementarity, du, dp):
-        """The changes of psi and of the slack, and how much of the step stays inside."""
-        step = self._moving(aim, du, dp)
-        return step.psi, step.s, jnp.minimum(_STEP_TO_BOUNDARY * self._room(step), 1.0)
-
-    def _constant(self, damped: Damped, aim: Complementarity):
-        return damped.change(self._interior.step(aim, None)[0], self.off)
-
-    def _moving(self, aim: Complementarity, du, dp) -> Point:
-        ds = du + self.off + self.damping[None, None] * dp
-        return Point(dp, self._interior.step(aim, ds)[1], ds)
-
-    def _room(self, step: Point):
-        """The largest part of a step that all contacts have room for."""
-        return jnp.min(self._interior.longest(step, self.active), axis=0, initial=jnp.inf)
 
 
 class _Response(NamedTuple):
