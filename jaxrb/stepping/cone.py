@@ -85,6 +85,10 @@ class ConeProblem(eqx.Module):
             return normal
         return normal.at[self.followers].set(take(normal, np.array(self.sources), 0))
 
+    def followed(self, impulse: Float[Array, "3 n_contacts"]) -> Float[Array, "3 n_contacts"]:
+        """Impulses where followers have the normal ones of what they follow, to the last digit."""
+        return impulse.at[0].set(self.follow(impulse[0])) if self.sources else impulse
+
     def acting(self, impulse: Float[Array, "3 n_contacts"]) -> Float[Array, "3 n_contacts"]:
         """Impulses without the normal ones of followers, which act on nothing."""
         return impulse.at[0, self.followers].set(0.0) if self.sources else impulse
@@ -100,7 +104,7 @@ class ConeProblem(eqx.Module):
         n = self.pressed.shape[0]
         if n:
             impulse = impulse.at[0, -n:].set(self.pressed)
-        return impulse.at[0].set(self.follow(impulse[0])) if self.sources else impulse
+        return self.followed(impulse)
 
     @property
     def elimination(self) -> Elimination:

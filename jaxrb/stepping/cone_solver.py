@@ -22,7 +22,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from ..exec.work_queue import Task, of_lanes, run_queue
 from ..math.materialize import compute_once
-from ..math.rarely import if_any
+from ..math.rarely import if_any, where_any
 from .cone import ConeProblem, Units
 from .interior import InteriorTurn
 from .pressure import level
@@ -166,7 +166,9 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
     inside = InteriorTurn(
         point, friction, pads, active, off, _damping(state, tolerances, eps.dtype)
     )
-    damped, products, predictor = _if_any(inner, inside.predictor)
+    # Few turns are those of the interior.
+    any_inside = jnp.any(inner)
+    damped, products, predictor = where_any(any_inside, inside.predictor)
     branch = Branch.of(point.p, u, friction)
     smooth = Semismooth.of(point.p, u, friction, branch, eps)
     response = _choose(inner, damped.response, smooth.response)
@@ -182,19 +184,19 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
     # Second solve: with the centre and the corrector, or without the proximal term.
     least = jnp.where(state.deep, tolerances.deep, tolerances.product).astype(eps.dtype)
     first = state.start == 0
-    corrector = _if_any(inner, lambda: inside.corrector(damped, products, du, dp, first, least))
+    given = damped, products, du, dp, first, least
+    corrector, aim = where_any(any_inside, inside.corrector, *given)
     constant = smooth.change(missed, dp, eps)
-    du, dp, dq = respond(_choose(inner, corrector[0], constant), -(w - eps * dq) * stiff)
-    dpsi, ds, size = _if_any(inner, lambda: inside.step(corrector[1], du, dp))
+    du, dp, dq = respond(_choose(inner, corrector, constant), -(w - eps * dq) * stiff)
+    dpsi, ds, size = where_any(any_inside, inside.step, aim, du, dp)
     size = jnp.where(inner, size, 1.0)
     point, q = compute_once((point.moved(Point(dp, dpsi, ds), size), q + size[None] * dq))
 
-    _, u, w = _velocity(problem, units, point.p, q)
-    even = level(problem, point.p, u)
+    p = problem.followed(point.p)
+    _, u, w = _velocity(problem, units, p, q)
+    even = level(problem, p, u)
     # Turns change linear pressures to linear ones, but may begin with others, or open contacts.
-    p = _choose(inner | state.plain, point.p, even)
-    # Followers keep the digits of what they follow.
-    point = point._replace(p=p.at[0].set(problem.follow(p[0])) if problem.sources else p)
+    point = point._replace(p=_choose(inner | state.plain, p, even))
     _, u, w = _velocity(problem, units, point.p, q)
     found = residual_of(problem, point.p, u, w)
     accepted = jnp.maximum(problem.error / units.speed, tolerances.accepted)[0]
@@ -205,13 +207,6 @@ def _damping(state: _State, tolerances: Tolerances, dtype) -> Float[Array, " lan
     """Of the interior, at the start that it has."""
     damping = jnp.asarray(_DAMPING, dtype).at[state.start].get(mode="clip")
     return tolerances.damping * jnp.where(state.deep, _DEEP_DAMPING, damping)
-
-
-def _if_any(lanes: Bool[Array, " lanes"], function):
-    """What a function gives, zeros if no lane needs it: few turns are those of the interior."""
-    like = jax.eval_shape(function)
-    zeros = lambda: jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)  # noqa: E731
-    return jax.lax.cond(jnp.any(lanes), function, zeros)
 
 
 class _Response(NamedTuple):
@@ -259,8 +254,14 @@ class _Response(NamedTuple):
 def _next(
     state: _State, point: Point, q, even, residual, problem, tolerances: Tolerances, accepted
 ) -> _State:
-    """What follows a turn: another of its kind, another kind, or the end; `even` are its impulses
-    with linear pressures."""
+    """What follows a turn: another of its kind, another kind, or the end.
+
+    Args:
+        state: before it.
+        point, q, residual: after it.
+        even: its impulses, with linear pressures.
+        accepted: the residual of an answer.
+    """
     finite = jnp.isfinite(residual)
     better = residual < state.best[2]
     best = _choose(better, (point.p, q, residual), state.best)

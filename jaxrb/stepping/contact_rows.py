@@ -271,7 +271,7 @@ def _row(points: ContactPoints, phase: Phase):
     """The bodies of each contact, and its numbers in the order of `ContactRows`."""
     axes = frame(points.normal)
     bodies, levers, arms = [], [], []
-    for side, shift in zip(points.sides, _to_middle(points), strict=False):
+    for side, shift in zip(points.sides, _to_middle(points), strict=True):
         lever, arm = _side(side, axes, phase, shift)
         bodies.append(side.incidence.bodies)
         levers.append(lever)
@@ -309,13 +309,13 @@ def _along(directions: Directions, which: int):
 
 def _to_middle(points: ContactPoints):
     """How far the place at which bodies act on each other is along the normal from the point of
-    each side: the middle for both.
+    each side [m]: the middle for both. Obstacles are met at the point of the body.
 
     So their impulses turn them by as much as they turn back, and the velocities along the tangents
     of all points of a face are those of one rigid motion: one that sticks at some sticks at all.
     """
     if len(points.sides) == 1:
-        return (0.0,)
+        return (None,)
     size = jnp.maximum(*(dot(side.point, side.point) for side in points.sides))
     # What is far apart has no such place, and does not count.
     half = jnp.where(points.gap**2 <= size, 0.5 * points.gap, 0.0)
@@ -325,7 +325,7 @@ def _to_middle(points: ContactPoints):
 def _side(side: Points, axes: tuple[Vec3, Vec3, Vec3], phase: Phase, shift):
     turn: Quat = side.incidence.gather(phase.orientation)
     own = [rotate_inverse(turn, axis) for axis in axes]
-    place = side.point + own[0] * shift
+    place = side.point if shift is None else side.point + own[0] * shift
     return jnp.stack([stacked(cross(place, axis)) for axis in own]), side.point
 
 

@@ -85,8 +85,7 @@ def held_step(
         closed: the largest gap of a closed contact [m].
         known: the impulses of this step, if they have been found before.
     """
-    # A flight of no duration has no impulses, nor has one that is none to round-off.
-    flies = t + duration > t
+    flies = scene.acts(t, duration)
     held = held & flies
     given = _Given(t, duration, phase, contacts, held, scene, closed)
     if known is not None:

@@ -17,7 +17,7 @@ _STEP_TO_BOUNDARY = 0.99
 
 
 class InteriorTurn(NamedTuple):
-    """At a point."""
+    """What it starts from, without units; arrays end with an axis of lanes."""
 
     point: Point
     friction: Float[Array, " n_contacts"]

@@ -65,7 +65,8 @@ def joined_step(
     scale = scene.dynamics.acceleration_scale(t, phase)
     least = rows.least_speed(scale, phase, scene.dynamics.inertial)
     slow = jax.lax.stop_gradient(jnp.maximum(0.5 * duration * scale, least))
-    closed, speed = around.closed(rows.gap, rows), _speed(rows, phase, scene)
+    closed = around.closed(rows.gap, rows) & scene.acts(t, duration)
+    speed = _speed(rows, phase, scene)
     strikes = closed & (speed < -slow)
     returned, strikes = jnp.where(strikes, around.restitution * speed, 0.0), jnp.any(strikes)
     known_struck, known_lasting = (None, None) if known is None else known

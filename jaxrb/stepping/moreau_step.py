@@ -113,8 +113,7 @@ def moreau_step(
     pulled = dataclasses.replace(kick.phase, linear_momentum=kick.phase.linear_momentum + weight)
     rows = scene.rows(t + half, middle)
     coming = rows.rates.velocity(velocities(middle, inertial)) - rows.drift
-    # A flight of no duration, as that of a world of a batch that has ended, has no impulses.
-    active = around.closed(rows.gap, rows) & (t + duration > t)
+    active = around.closed(rows.gap, rows) & scene.acts(t, duration)
     slow = 0.5 * duration * dynamics.acceleration_scale(t + half, middle)
     settling = _redundant(rows, active) & (coming[0] > -jax.lax.stop_gradient(slow))
     normal = jnp.where(settling, 0.0, around.restitution * coming[0])

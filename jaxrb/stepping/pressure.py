@@ -103,8 +103,8 @@ def basis(problem: ConeProblem) -> Float[Array, "6 n_contacts"]:
 
 
 def level(problem: ConeProblem, p, u):
-    """Impulses without units whose pressures are linear where faces slide, for velocities without
-    units."""
+    """Impulses whose pressures are linear where faces slide, of impulses and velocities; all are
+    without units."""
     pairs = problem.contacts.links.of_pairs
     if pairs is None:
         return p  # no pair has contacts enough
@@ -113,13 +113,10 @@ def level(problem: ConeProblem, p, u):
 
     def levelled(p):
         n = jnp.where(slides, _linear(problem, p, bears, touches, pairs), p[0])
+        n = problem.follow(n)
         # Friction goes with the pressure.
         scaled = problem.follow(slides) & (p[0] > 0)
-        n = problem.follow(n)
         ratio = jnp.where(scaled, n / jnp.where(scaled, p[0], 1.0), 1.0)
         return jnp.concatenate([n[None], p[1:] * ratio[None]])
 
-    def followed(p):
-        return p.at[0].set(problem.follow(p[0]))
-
-    return if_any(jnp.any(slides), levelled, followed, p)
+    return if_any(jnp.any(slides), levelled, lambda p: p, p)

@@ -160,6 +160,12 @@ class Scene(eqx.Module):
         none = jnp.zeros(0, phase.position.x.dtype)
         return none if self.joints is None else self.joints.violation(phase)
 
+    @staticmethod
+    def acts(t, duration) -> Bool[Array, ""]:
+        """Whether contacts can act in a flight: not in one of no duration, or of none to round-off,
+        as a world of a batch that has ended is flown."""
+        return t + duration > t
+
     @jax.jit  # a program uses it many times and traces it once
     def problem(
         self,

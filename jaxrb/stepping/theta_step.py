@@ -117,8 +117,7 @@ def theta_step(
     rows, v = scene.rows(t, phase), velocities(phase, inertial)
     speed = rows.rates.velocity(v)[0] - rows.drift[0]
     foreseen = rows.gap + 0.5 * duration * speed  # eq:101
-    # A flight of no duration, as that of a world of a batch that has ended, has no impulses.
-    active = scene.resisted(around.closed(foreseen, rows)) & (t + duration > t)
+    active = scene.resisted(around.closed(foreseen, rows)) & scene.acts(t, duration)
     start = Start(t, duration, phase, rows, around.restitution * speed, active, scene)
     if known is None:
         old = before.impulse

@@ -250,7 +250,7 @@ def test_two_balls_hit_by_newtons_and_coulombs_laws():
     apart = np.linalg.norm(x[0] - x[1])
     n = (x[0] - x[1]) / apart
     # They act on each other at the middle of the depth to which they have met.
-    radius_to = radius + (apart - radius.sum()) / 2
+    arm = radius + (apart - radius.sum()) / 2
     # Angular velocities of balls are constant in the world between impacts.
     turns = np.asarray(sol.states.rotation_matrix)
     omega = np.einsum("tbij,tbj->tbi", turns, np.asarray(sol.states.angular_velocity))
@@ -258,7 +258,7 @@ def test_two_balls_hit_by_newtons_and_coulombs_laws():
     def slip(k):
         """The velocity of the first ball at the contact, relative to the second."""
         first, second = (
-            v[k, body] + np.cross(omega[k, body], sign * radius_to[body] * n)
+            v[k, body] + np.cross(omega[k, body], sign * arm[body] * n)
             for body, sign in ((0, -1), (1, 1))
         )
         return first - second
@@ -275,7 +275,7 @@ def test_two_balls_hit_by_newtons_and_coulombs_laws():
     np.testing.assert_allclose(impulse[0] - pressure * n, friction, atol=1e-11)
     inertia = 0.4 * mass * radius**2
     for body, sign in ((0, -1), (1, 1)):
-        torque = np.cross(sign * radius_to[body] * n, impulse[body])
+        torque = np.cross(sign * arm[body] * n, impulse[body])
         turned = inertia[body] * (omega[jump + 1, body] - omega[jump, body])
         np.testing.assert_allclose(turned, torque, atol=1e-12)
 
