@@ -67,6 +67,7 @@ MARKS.update(dict.fromkeys(("sphere", "sphere+box", "box on moving plane"), ()))
 MARKS.update(dict.fromkeys(("union", "box in a bowl", "polyhedron"), pytest.mark.slow))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [pytest.param(shape, marks=MARKS[shape]) for shape in SHAPES])
 def test_every_number_is_a_column(shape):
     """Each has a name of its own, and changes the motion."""
@@ -115,6 +116,7 @@ def flight(mistake):
     return simulate
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", [0.0, 1e-4])
 def test_verdicts(mistake, monkeypatch):
     """A derivative that is off by 1e-4 of itself is found, and by its name."""

@@ -43,6 +43,7 @@ def off(size, seed=1):
 # --- residuals and rows ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [0.0, 1e-3, 0.2])
 def test_rates_are_derivatives_along_the_motion(size):
     rows, phase, inertial = mechanism(JOINTS, off(size))
@@ -303,6 +304,7 @@ def test_satisfied_joints_have_derivatives():
     assert all(np.all(np.isfinite(leaf)) for leaf in jax.tree.leaves(derivatives(flat)))
 
 
+@pytest.mark.slow
 def test_single_precision_and_batches():
     single = jax.tree.map(lambda leaf: leaf.astype(np.float32), (JOINTS, off(0.1)))
     found = everything(*single)
@@ -354,6 +356,7 @@ def test_pins_are_rows_where_bodies_do_not_turn_about_them():
     assert joint_rows(rb.World(BODIES), free.inertial) is None
 
 
+@pytest.mark.slow
 def test_starts_that_violate_a_joint():
     still = dataclasses.replace(STATE, velocity=np.zeros((3, 3)), angular_velocity=np.zeros((3, 3)))
     assert code_of(JOINTS, still) == Code.successful

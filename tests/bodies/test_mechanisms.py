@@ -71,6 +71,7 @@ def test_a_double_pendulum_against_the_equations_of_lagrange():
     assert errors[-1] < 5e-4
 
 
+@pytest.mark.slow
 def test_the_energy_of_a_double_pendulum_does_not_drift():
     """Over 40 s; the error oscillates, with the square of the step."""
     world, state = double_pendulum((1.0, -0.4), (0.0, 0.0))
@@ -86,6 +87,7 @@ def test_the_energy_of_a_double_pendulum_does_not_drift():
     assert largest[0] / largest[1] > 3, largest
 
 
+@pytest.mark.slow
 def test_a_four_bar_with_redundant_rows():
     """Twenty rows of rank 17: the bars go on moving in their plane, with their energy."""
     corners = np.array([[0.0, 0, 0], [0.0, 0, 1.0], [1.5, 0, 1.4], [1.5, 0, 0]])

@@ -30,6 +30,7 @@ def test_lists_the_benchmarks(capsys):
         assert name in text
 
 
+@pytest.mark.slow
 def test_throughput(capsys):
     assert main(["bench", "throughput", *TINY]) == 0
     text = capsys.readouterr().out

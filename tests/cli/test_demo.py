@@ -290,6 +290,7 @@ def test_writes_pictures(demo):
         assert (out / name).read_bytes().startswith(start)
 
 
+@pytest.mark.slow
 def test_writes_the_trajectory(demo):
     _, _, out = demo("I")
     arrays = load(out)

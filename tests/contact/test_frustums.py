@@ -100,6 +100,7 @@ def measured(first, second):
     return lambda *pose: tuple(np.asarray(x) for x in of(*map(jnp.asarray, pose)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "second"), [PAIRS[0], PAIRS[2], PAIRS[3], *before_releases(PAIRS[1], *PAIRS[4:])]
 )

@@ -198,6 +198,7 @@ def area_of(polygon):
     return area(polygon) if len(polygon) > 2 else 0.0
 
 
+@pytest.mark.slow
 def test_aligned_boxes():
     """Where all corners coincide there are four points; round-off does not exchange them."""
     first, rng = rb.Box((0.2, 0.15, 0.1)), np.random.default_rng(0)
@@ -229,6 +230,7 @@ def near_parallel(number, seed):
     return shift, quaternion / np.linalg.norm(quaternion, axis=1, keepdims=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("first", "second"),
     [
@@ -276,6 +278,7 @@ def off_surface(points, places):
     return (places @ planes[:, :3].T + planes[:, 3]).max(axis=1)
 
 
+@pytest.mark.slow
 def test_tilted_boxes():
     """The deepest point is there at any tilt; the others rise with it, and stay where they are."""
     first, second = rb.Box((0.2, 0.15, 0.1)), rb.Rounded(rb.Box((0.1, 0.1, 0.1)), 0.02)

@@ -124,6 +124,7 @@ def test_solids_with_corners(first, second):
     assert inside > 5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("axes", [(0.2, 0.3, 0.9), (0.02, 0.3, 0.9)])
 def test_ellipsoids(axes):
     """No sampled normal separates more; the closest points are on the surfaces."""
@@ -152,6 +153,7 @@ def test_ellipsoids(axes):
     assert apart > 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("axes", "radius", "solid"),
     [
@@ -216,6 +218,7 @@ def test_touching_ellipsoids(scale):
         np.testing.assert_allclose(point, low, atol=1e-8 * scale)
 
 
+@pytest.mark.slow
 def test_ball_and_solid():
     """The signed distance of the centre, less the radius."""
     for solid in (BOX, CAPSULE, POLYHEDRON, MOVED, rb.Cylinder(0.2, 0.4), rb.Ellipsoid((1, 2, 3))):
@@ -227,6 +230,7 @@ def test_ball_and_solid():
             np.testing.assert_allclose(center - 0.15 * np.asarray(-normal), point, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_flat_contact_is_in_the_middle():
     """A box flat on a larger one, turned and off its centre: the middle of what touches."""
     small, large = rb.Box((0.1, 0.2, 0.3)), rb.Box((1.0, 1.0, 1.0))
@@ -293,6 +297,7 @@ def test_every_normal_of_an_ellipsoid_has_its_derivatives(solid):
     assert np.sum(off.max(axis=(1, 2)) > 1e-6) <= 2
 
 
+@pytest.mark.slow
 def test_unknown_pairs_are_refused():
     cut = rb.Difference(rb.Sphere(1.0), rb.HalfSpace())
     with pytest.raises(ValueError, match="closest points of a Cylinder and a Difference"):

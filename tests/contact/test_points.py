@@ -72,6 +72,7 @@ def swing(t, args):
     return place, jnp.stack([jnp.cos(half), 0.6 * jnp.sin(half), 0.8 * jnp.sin(half), 0 * t])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", [BALL, BOX, UNION])
 def test_normal_velocities_are_the_rates_of_gaps(body):
     """At obstacles that move and turn: by differences of all gaps along a motion of the body."""

@@ -38,6 +38,7 @@ def found(world, state, soon):
     return contacts, contacts.kinematics(phase, system.inertial).normal_velocity
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "n, dtype",
     [(n, "float64") for n in NUMBERS] + [pytest.param(5, "float32", marks=pytest.mark.slow)],

@@ -27,6 +27,7 @@ def slopes(drop, restitution):
     return ((1 + e) * up - e * s) / s, g * s * up
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chunk", [None, 3])
 def test_jacobians_of_a_batch_are_those_in_closed_form(chunk):
     drops = jnp.linspace(0.5, 1.2, 8)

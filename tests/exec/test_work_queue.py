@@ -49,6 +49,7 @@ def numbers(n):
     return jnp.asarray([square, np.exp2(rng.uniform(0, 40, n))])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [1, 5, 16, 17, 129, 5000])
 def test_every_problem_is_solved_once(n):
     problems = numbers(n)
@@ -109,6 +110,7 @@ def test_derivatives_of_all_orders_and_modes():
                 np.testing.assert_allclose(jax.jit(function)(a), expected, rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [7, 600, 5000])
 def test_only_what_is_needed_is_worked_on(n):
     """Few columns of many, in chunks of which none may touch a column that is not needed."""

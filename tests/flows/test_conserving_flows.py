@@ -81,6 +81,7 @@ REFERENCES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAPER)
 @pytest.mark.parametrize("scene", ["free", "pinned"])
 def test_the_printed_equations(name, scene):
@@ -208,12 +209,14 @@ def order_of_top(flow, numbers):
     return slope(1 / np.array(numbers), errors)
 
 
+@pytest.mark.slow
 @every_flow
 def test_order_2(flow):
     assert abs(order(flow, [60, 90, 120, 180]) - 2) < 0.1
     assert abs(order_of_top(flow, [100, 150, 200, 300]) - 2) < 0.1
 
 
+@pytest.mark.slow
 @every_flow
 def test_order_4(flow):
     assert abs(order(rb.FourthOrder(flow), [60, 90, 120, 180]) - 4) < 0.1
@@ -242,6 +245,7 @@ def test_free_flight_conserves_energy_and_momentum(name):
     assert np.abs(off).max() < 1e-14
 
 
+@pytest.mark.slow
 def test_the_variational_flow_over_many_steps():
     """10^5 steps of 0.3 rad: the discrete momentum is conserved and the energy does not drift."""
     sol = fly(FREE, spinning(), FLOWS["QUAT.VI"], 0.01, 1000.0, save=rb.SaveAt(every=1000))
@@ -266,6 +270,7 @@ def test_a_top_conserves_energy_and_vertical_momentum(name):
     np.testing.assert_allclose(sol.states.position[:, 0], arm, atol=1e-15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("update", ["corrected", "printed"])
 def test_the_corrected_midpoint_rule_conserves_the_energy_of_a_top(update):
     """Both cases of Geradin and Rixen, at two step sizes, over 5 s; printed, it does not."""
@@ -392,6 +397,7 @@ def test_derivatives_of_a_top(flow):
     np.testing.assert_allclose(quick_jit(jax.jacfwd(place))(one), expected, rtol=1e-6, atol=1e-8)
 
 
+@pytest.mark.slow
 @every_flow
 def test_a_pendulum_at_rest_and_at_its_turning_points(flow):
     """Where momentum or moment vanish, what is allowed of the residual must not."""
@@ -416,6 +422,7 @@ def test_a_pendulum_at_rest_and_at_its_turning_points(flow):
     assert abs(change) < 14 * (1e-12 if flow in CONSERVING else 1e-3)  # m g l = 14 J
 
 
+@pytest.mark.slow
 def test_a_thousand_tops_at_once():
     """One call, and the same numbers as one by one."""
     spins = np.random.default_rng(4).normal(size=(1000, 1, 3)) * 10
@@ -444,6 +451,7 @@ def test_directors_go_on_from_a_saved_state():
         np.testing.assert_allclose(a, b, rtol=1e-13, atol=1e-13)
 
 
+@pytest.mark.slow
 @every_flow_slowly
 def test_single_precision(flow):
     world, state, _, _ = gyro_top()
@@ -488,6 +496,7 @@ def test_the_variational_flow_has_no_solution_for_large_steps():
     assert flow.drift(0.007, phase, inertial, gravity)[1] <= 1
 
 
+@pytest.mark.slow
 @every_flow
 def test_a_step_of_five_radians_is_taken_in_parts(flow):
     """As a whole it has no solution, or not the one that is meant."""
@@ -497,6 +506,7 @@ def test_a_step_of_five_radians_is_taken_in_parts(flow):
     np.testing.assert_allclose(sol.stats.energy[1], sol.stats.energy[0], rtol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("field", ["position", "velocity"])
 def test_a_state_that_violates_its_joint(field):
     world, state, _, _ = gyro_top()

@@ -150,6 +150,7 @@ DERIVED = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DERIVED)
 def test_derivatives(name):
     """By duration, momentum and moments, against differences of the series in forty digits."""
@@ -359,6 +360,7 @@ TIMES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dt", [0.01, 0.02])
 def test_impacts_of_case_one_are_those_of_newtons_equations(dt):
     body = rb.RigidBody(rb.Ellipsoid((2.0, 3.0, 4.0)), 1.0)
@@ -408,6 +410,7 @@ def test_with_forces_it_is_of_order_two():
     assert slope((0.08, 0.04, 0.02), errors) == pytest.approx(2, abs=0.05)
 
 
+@pytest.mark.slow
 def test_a_torque_about_the_axis_of_spin_is_exact_in_steps_of_any_size():
     """Body-fixed and constant: the angle is omega t + (torque / J) t^2 / 2, whatever the step."""
     torque, omega, t1 = 0.7, 0.4, 3.0

@@ -44,6 +44,7 @@ def drop(flow, dt, rate=RATE, restitution=E):
     return world, start, rb.simulate(world, start, method, 0.8, max_steps=40)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flow", [rb.FourthOrder(rb.LieVariational()), EXACT], ids=["lie", "exact"])
 def test_a_bounce_with_drag_is_of_order_4(flow):
     numbers, errors = np.array([4, 6, 8, 12, 24]), []
@@ -115,6 +116,7 @@ def test_a_body_under_a_torque_is_of_order_4():
     assert abs(slope(1 / numbers, errors) - 4) < 0.2
 
 
+@pytest.mark.slow
 def test_the_energy_of_a_pinned_body_stays():
     """A composition of steps that keep the energy keeps it."""
     body = rb.RigidBody(rb.Sphere(0.1), 1.0, MOMENTS / 10)

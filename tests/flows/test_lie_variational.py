@@ -437,6 +437,7 @@ def test_derivative_at_rest(kind):
         np.testing.assert_allclose(jax.jit(jacobian(solution))(z), expected, atol=1e-15)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", POINTS)
 @pytest.mark.parametrize("inner", GRADIENTS)
 @pytest.mark.parametrize("outer", ["forward", "reverse"])

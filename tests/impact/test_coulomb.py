@@ -137,6 +137,7 @@ class Squared(AbstractHypothesis):
         return (1 + e * e) * now.compressed_at - now.impulse
 
 
+@pytest.mark.slow
 def test_a_hypothesis_is_one_class():
     """Poisson's with another e."""
     squared = rb.solve_impact(ICOSAHEDRON, APPROACH, rb.Coulomb(0.8, 0.7, Squared()))

@@ -38,6 +38,7 @@ def test_points_are_on_the_hodograph(mu, vz):
     assert slides.sum() > 5
 
 
+@pytest.mark.slow
 def test_without_friction_it_is_straight():
     curve = rb.impulse_curve(ICOSAHEDRON, APPROACH, rb.Frictionless(0.5), n=5)
     np.testing.assert_allclose(curve.impulse[:, :2], 0.0)

@@ -77,6 +77,7 @@ def test_an_independent_solution(impacts):
         np.testing.assert_allclose(found.impulse[k], expected, rtol=1e-9)
 
 
+@pytest.mark.slow
 def test_a_whole_impulse_is_that_of_a_course_in_one_direction():
     """A ball's slip keeps its direction: there it is Coulomb's law, slipping and sticking."""
     inertia = [0.4 * 0.3 * 0.05**2] * 3

@@ -168,6 +168,7 @@ class TestRandom:
         )
         np.testing.assert_array_equal(nested.reshape(700, 3), many)
 
+    @pytest.mark.slow
     def test_single_precision(self):
         w, v, mu, e = random_impacts(2000, seed=3)
         double, _ = batch(w, v, mu, e)
@@ -191,6 +192,7 @@ class TestRandom:
 
 
 class TestHypotheses:
+    @pytest.mark.slow
     def test_meanings(self):
         """Each ratio is e: of velocities, of impulses, of the root of energies."""
         w, v, mu, e = (x[:200] for x in random_impacts(200, seed=4))
@@ -202,6 +204,7 @@ class TestHypotheses:
             at = rb.solve_impact(w[lane], v[lane], law).events
             assert float(at.r) == pytest.approx((1 + e[lane]) * float(at.c), rel=1e-13)
 
+    @pytest.mark.slow
     def test_agree_without_friction_and_in_central_impacts(self):
         sphere = np.diag([3.5, 3.5, 1.0])
         for mu, w in ((0.0, W), (0.3, sphere)):
@@ -376,6 +379,7 @@ class TestInput:
         assert not bool(result.termination_guaranteed)
         assert result.event_sequence.endswith("r")  # it sticks in the end, and ends
 
+    @pytest.mark.slow
     def test_traced_law_is_checked(self):
         solve = jax.vmap(lambda mu: rb.solve_impact(W, APPROACH, _law(mu, 0.5), throw=False).result)
         results = solve(jnp.array([0.5, -0.5]))

@@ -109,6 +109,7 @@ def test_refused():
         rb.solve_impact_batch(w.at[1, 0, 1].add(1.0).at[0].set(jnp.nan), v, law)
 
 
+@pytest.mark.slow
 def test_failures_are_counted_and_the_first_is_named():
     w, v, law = problems()
     v = v.at[0, 2].set(1.0)  # recedes, which is no failure
@@ -125,6 +126,7 @@ def test_failures_are_counted_and_the_first_is_named():
         jax.block_until_ready(quick_jit(many)(bad_w, v, law).impulse)
 
 
+@pytest.mark.slow
 def test_a_failure_is_raised_by_a_jitted_derivative():
     """Which alone is returned, without a value."""
     w = 2 * jnp.eye(3)

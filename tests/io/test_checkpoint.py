@@ -97,6 +97,7 @@ def test_the_last_segment_is_shorter(tmp_path, start):
     assert solution.stats.steps == 25 and solution.impacts.time is None
 
 
+@pytest.mark.slow
 def test_an_end_before_time_is_kept(tmp_path, start):
     """With plastic impacts the body comes to rest, and the simulation ends in the first segment."""
     world = rb.World(

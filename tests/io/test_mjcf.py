@@ -32,6 +32,7 @@ def write(tmp_path, body, before="", after=""):
     return path
 
 
+@pytest.mark.slow
 def test_free_box_bounces_as_one_made_by_hand(tmp_path):
     model = mjcf(
         tmp_path,
@@ -305,6 +306,7 @@ def test_contacts_agree_with_mujoco(tmp_path):
     assert {pair: special.get(pair, usual) for pair in world.pairs} == expected
 
 
+@pytest.mark.slow
 def test_models_of_hundreds_of_geoms(tmp_path):
     """A castle of sand that sticks: bodies, walls and their pairs are opened in seconds."""
     wall = '<geom type="box" size=".1 .1 .1" pos="{} 9 0"/>'
@@ -520,6 +522,7 @@ def test_what_hangs_on_a_joint_is_named(tmp_path):
         load(path, strict=False)
 
 
+@pytest.mark.slow
 def test_solids_of_all_kinds_touch_each_other(tmp_path):
     solid = '<body name="{0}" pos="{1} 0 2"><freejoint/><geom type="{2}" size=".1 .2 .1"/></body>'
     bodies = [("can", 0, "cylinder"), ("crate", 1, "box"), ("ball", 2, "sphere")]
@@ -567,6 +570,7 @@ def test_single_precision(tmp_path):
         assert {leaf.dtype.name for leaf in jax.tree.leaves(model)} == {"float32"}
 
 
+@pytest.mark.slow
 def test_models_in_mujoco():
     folder = os.path.join(os.path.dirname(mujoco.__file__), "testdata")
     path = os.path.join(folder, "model.xml")

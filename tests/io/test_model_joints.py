@@ -125,6 +125,7 @@ def test_velocities_of_bodies(tmp_path):
         np.testing.assert_allclose(state.velocity[k], velocity + np.cross(omega, arm), atol=1e-12)
 
 
+@pytest.mark.slow
 def test_states_have_derivatives(tmp_path):
     """The derivative of positions by the coordinates of hinges is what unit rates do."""
     model, _, _ = opened(write(tmp_path, MODELS["double pendulum"]))
@@ -169,6 +170,7 @@ def efforts(model, state, args):
     return lambda unit: np.sum(force * unit.velocity) + np.sum(torque * unit.angular_velocity)
 
 
+@pytest.mark.slow
 def test_springs_dampers_and_motors_push_as_those_of_mujoco(tmp_path):
     """With kinetic energies that agree, equal forces along the coordinates mean equal
     accelerations. Controls are within and beyond their ranges."""
@@ -259,6 +261,7 @@ FOUR_BAR = (
 ).format('<geom type="capsule" size=".02 .3" pos="0 0 -.3" mass=".5" contype="0" conaffinity="0"/>')
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("equality", "kind"),
     [
@@ -390,6 +393,7 @@ def test_what_is_lost_is_named(tmp_path, why):
     assert any(why in entry.why and entry.name == "j" for entry in report.lost), str(report)
 
 
+@pytest.mark.slow
 def test_single_precision(tmp_path):
     with jax.enable_x64(False):
         model = load(write(tmp_path, DRIVEN, ACTUATORS))
@@ -409,6 +413,7 @@ JOINT = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("floating", [True, False])
 def test_joints_of_urdf(tmp_path, floating):
     parts = [LINK.format(name) for name in ("base", "turn", "arm", "rod", "tip")]

@@ -51,6 +51,7 @@ def computed(monkeypatch):
     return sizes
 
 
+@pytest.mark.slow
 def test_parts_are_worlds_of_one_batch(run):
     whole = run.load()
     check_heights(whole.final.position, heights(N))

@@ -285,6 +285,7 @@ def test_derivatives(name, point):
     np.testing.assert_allclose(forward, differences(truth, at[-1]), atol=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("jacobian", "dtype"), [(jax.jacfwd, np.float64), (jax.jacrev, np.float32)]
 )

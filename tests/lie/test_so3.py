@@ -191,6 +191,7 @@ def test_derivative_of_exp(size):
     np.testing.assert_allclose(forward, truth, atol=1e-11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("jacobian", "dtype"), [(jax.jacfwd, np.float64), (jax.jacrev, np.float32)]
 )

@@ -76,6 +76,7 @@ def test_zero_stays_and_local_is_the_inverse(name, dtype):
     assert (np.abs(moved[1:] - np.asarray(value)).reshape(20, -1).max(axis=1) > 0.01).all()
 
 
+@pytest.mark.slow
 @every_chart
 def test_derivatives_at_zero_in_all_modes(name):
     """Where every fit starts, and where a kink of a formula would be seen."""
@@ -101,6 +102,7 @@ def test_derivatives_at_zero_in_all_modes(name):
     np.testing.assert_allclose(second, of_second, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_derivatives_at_zero_in_closed_form():
     """Of charts of single numbers, and of vectors that turn."""
 

@@ -69,6 +69,7 @@ def riccati(weights):
     return np.array(gains[::-1]), np.array(controls), START @ P @ START
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("nodes", ["all", "none"])
 def test_regulator(nodes):
     gains, controls, cost = riccati((0.3, 0.2))
@@ -87,6 +88,7 @@ def test_regulator(nodes):
     assert "successful" in repr(sol) and "8 stages" in repr(sol)
 
 
+@pytest.mark.slow
 def test_other_numbers_compile_nothing():
     """Weights, times and the number of stages are numbers; lanes are filled up."""
     from jaxrb.optimize.stages import _linearised
@@ -121,6 +123,7 @@ def reaching(terminal=at_rest, **options):
     )
 
 
+@pytest.mark.slow
 def test_least_energy_and_one_simulation():
     plan = reaching()
     sol = ro.solve(plan, ro.GaussNewtonShooting())
@@ -138,6 +141,7 @@ def test_least_energy_and_one_simulation():
         )
 
 
+@pytest.mark.slow
 def test_what_cannot_be_met():
     """An end that no control reaches, with what is missed of it."""
     plan = reaching(lambda x: jnp.concatenate([x.position[0] - 1.0, 0.5 + 0.0 * x.velocity[0]]))

@@ -51,6 +51,7 @@ def four_bar():
     return world, rb.State(place, turn, velocity, spin)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scene, number", [(double_pendulum, 4), (four_bar, 2)])
 def test_joints_hold_along_them(scene, number):
     """Of angles and rates; those of a loop too, whose rows repeat each other."""

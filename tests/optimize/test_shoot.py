@@ -71,6 +71,7 @@ def test_a_throw_reaches_a_place_after_a_bounce():
     assert "8 starts" in str(sol) and "successful" in str(sol)
 
 
+@pytest.mark.slow
 def test_every_start_that_succeeded_flies_there():
     sol = shot(starts=32, key=jax.random.key(4))
     done = np.asarray(sol.all.result == ro.RESULTS.successful)

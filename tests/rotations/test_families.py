@@ -205,6 +205,7 @@ def orthogonal(matrices, tolerance):
     np.testing.assert_allclose(np.linalg.det(wide), 1, atol=tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", CASES)
 def test_matrices(name, dtype):

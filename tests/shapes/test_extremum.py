@@ -220,6 +220,7 @@ def test_support(name):
     np.testing.assert_allclose(reached, heights, rtol=0, atol=1e-10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     [

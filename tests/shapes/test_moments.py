@@ -79,6 +79,7 @@ def two_without_box(axes, place, others, there, half=(0.1, 0.1, 0.1), position=F
     return rb.Difference(both, rb.Placed(rb.Box(half), position))
 
 
+@pytest.mark.slow
 def test_two_ellipsoids_of_the_paper():
     """Tran and Leok, section 5.3: the third case, whose figures have nine digits."""
     shape = two_without_box((6.0, 1.0, 1.0), (-4.5, 0, 0), (3.0, 4.0, 5.0), (1.5, 0, 0))
@@ -143,6 +144,7 @@ HOLES = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", HOLES)
 def test_box_less_box(name):
     half, position, hole = HOLES[name]
@@ -161,6 +163,7 @@ def test_drilled_cylinder_in_single_precision():
     assert_properties(shape, expected, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_rounded_union():
     """That of two balls is the union of larger balls."""
     both = rb.Union(rb.Sphere(R - 0.2), rb.Placed(rb.Sphere(S - 0.2), (D, 0, 0)))

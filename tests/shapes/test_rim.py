@@ -74,6 +74,7 @@ def test_points_are_where_heights_say():
     np.testing.assert_allclose(slope, np.einsum("pni,ni->pn", points, change), atol=2e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
 def test_derivatives_exist_where_it_is_flat(dtype):
     circle = jax.tree.map(lambda leaf: leaf.astype(dtype), PARTS[0])

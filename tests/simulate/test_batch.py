@@ -46,6 +46,7 @@ def test_batch_equals_single_runs(n, chunk):
     np.testing.assert_allclose(batch.final.position, singles(states, 3.0), rtol=0, atol=1e-11)
 
 
+@pytest.mark.slow
 def test_batch_of_worlds():
     masses = jnp.linspace(0.5, 2.0, 5)
     worlds = jax.vmap(
@@ -77,6 +78,7 @@ def test_batch_can_be_differentiated_and_jitted():
         np.testing.assert_allclose(gradient[k], alone, rtol=1e-10)
 
 
+@pytest.mark.slow
 def test_failures_are_named_by_lane():
     states = starts(6)
     sunk = eqx.tree_at(lambda s: s.position, states, states.position.at[4, 0, 2].set(0.5))
@@ -126,6 +128,7 @@ def test_bad_batches_are_named(bad):
             rb.simulate_batch(WORLD, states, METHOD, 1.0, batch_world=True)
 
 
+@pytest.mark.slow
 def test_states_of_worlds_that_ended_early_are_not_read_without_a_word():
     world = rb.World([rb.RigidBody(rb.Sphere(0.5))], [rb.HalfSpace()])
     position = jnp.zeros((3, 1, 3)).at[:, 0, 2].set(jnp.array([0.4, 0.8, 0.9]))

@@ -33,6 +33,7 @@ def thrown_under_a_table(law, velocity=(1.0, 0.0, -1.0), t1=2.2, throw=True, met
     return rb.simulate(world, ball(velocity), method, t1, throw=throw)
 
 
+@pytest.mark.slow
 def test_a_super_ball_thrown_under_a_table_comes_back():
     """Garwin (1969): each bounce reverses the velocity of the surface and keeps the angular
     momentum about the point of contact."""
@@ -67,6 +68,7 @@ def test_derivatives_through_rough_impacts():
     np.testing.assert_allclose(quick_jit(jax.jacrev(final_of_rough))(ROUGH), forward, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_a_batch_of_rough_worlds_is_each_by_itself():
     several = jnp.stack([ROUGH, 0.98 * ROUGH, 1.02 * ROUGH])
     together = jax.jit(jax.vmap(final_of_rough))(several)
@@ -147,6 +149,7 @@ def one_push(push):
     return Resolved(Vec3(zero, zero, push), never, never, never, no, ~no)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [SpeedDependent, AlongTheSurface])
 def test_a_law_of_ones_own(kind):
     """Dropped without gravity: the speed after each bounce in closed form. Where contacts can last
@@ -227,6 +230,7 @@ def test_pinned_bodies_are_not_rough():
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rough", [rb.Rough(1.0, 1.0), pytest.param(rb.Rough(1.0, 1.0, 5.0), marks=pytest.mark.slow)]
 )

@@ -79,6 +79,7 @@ def test_turns_follow_impacts_in_every_lane():
     np.testing.assert_allclose(energy(sol.final), energy(states), rtol=1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("spin", [40.0, 1000.0])
 def test_a_spinning_coin_hits_the_floor_when_its_edge_does(spin):
     """A coin that spins steadily about a diameter, the horizontal x: its lowest point is
@@ -159,6 +160,7 @@ def test_float32():
     np.testing.assert_allclose(sol.impacts.time[:3], TIMES[:3], rtol=0, atol=3e-5)
 
 
+@pytest.mark.slow
 def test_bounces_that_accumulate_end():
     """Each bounce takes e times as long: at 2 v/(g (1 - e)) after the first impact all are over."""
     world = rb.World(

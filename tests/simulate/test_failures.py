@@ -162,6 +162,7 @@ def test_full_log():
     assert int(sol.impacts.count) == 50
 
 
+@pytest.mark.slow
 def test_accumulation_is_named_as_such_also_when_impacts_are_recorded():
     """Nothing in the physics depends on whether something is recorded."""
     sol = rb.simulate(*accumulation(), save=rb.SaveAt(final=True, impacts=4), throw=False)
@@ -269,6 +270,7 @@ LANES = [
 ]
 
 
+@pytest.mark.slow
 def test_codes_of_traced_numbers_and_lanes_that_do_not_disturb_each_other():
     values = np.array([row for _, row in LANES])
     sol = traced(*values.T)

@@ -21,6 +21,7 @@ def start(n, **changes):
     return rb.State(**(default | changes))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flow", [rb.LieVariational(), rb.QuaternionEnergyMomentum()])
 def test_each_body_flies_its_own_parabola(flow):
     """Two shapes, given in an order in which the loop does not keep them."""
@@ -69,6 +70,7 @@ def test_bounce_and_derivative():
 CONTINUOUS = rb.EventDriven(rb.ExactFlight(), dt=None)
 
 
+@pytest.mark.slow
 def test_in_continuous_time_a_constant_force_is_a_part_of_gravity():
     """Impacts of a cuboid on an incline: a third of its weight is a force."""
     body = rb.RigidBody(rb.Box((0.1, 0.15, 0.2)), 2.0)

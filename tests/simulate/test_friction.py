@@ -174,6 +174,7 @@ def test_single_precision():
     np.testing.assert_allclose(single.position, double.position, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_refused():
     body = rb.RigidBody(rb.Sphere(0.2))
 
@@ -185,6 +186,7 @@ def test_refused():
     assert [bool(r) for r in results == rb.RESULTS.invalid_contact_law] == [False, True]
 
 
+@pytest.mark.slow
 def test_zeno_is_reported_and_not_predicted():
     body = rb.RigidBody(rb.Sphere(0.2))
     world = rb.World([body], [rb.HalfSpace()], contact_law=rb.Coulomb(0.3, 0.3))

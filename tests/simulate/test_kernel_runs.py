@@ -112,6 +112,7 @@ def assert_near(a, b, atol):
     jax.tree.map(lambda x, y: np.testing.assert_allclose(x, y, rtol=0, atol=atol), a, b)
 
 
+@pytest.mark.slow
 # Both evaluate the same operations; XLA contracts some products and sums into one rounding. Bounces
 # amplify these 1e-16 to at most 1e-12 in 400 steps; what lies was solved for to a tolerance.
 @pytest.mark.parametrize(
@@ -131,6 +132,7 @@ def test_dice_that_come_to_lie_do_so_in_a_kernel():
     assert_near(xla.final, kernel.final, 1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["case I", pytest.param("friction", marks=pytest.mark.long)])
 @pytest.mark.parametrize(
     "save",
@@ -144,6 +146,7 @@ def test_saves_what_xla_saves(name, save):
     assert_near(xla.states, kernel.states, 2e-12)
 
 
+@pytest.mark.slow
 def test_a_save_at_the_time_of_an_impact():
     """A ball that touches the plane and falls towards it bounces at t0."""
     world = rb.World([rb.RigidBody(rb.Sphere(0.5))], [rb.HalfSpace()])
@@ -192,6 +195,7 @@ def test_one_world_is_one_of_a_batch_to_the_bit():
     jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b[3]), alone.final, batch.final)
 
 
+@pytest.mark.slow
 def test_worlds_of_their_own_under_vmaps_and_jit():
     world, states, method, t1 = case_1()
     laws = jnp.linspace(0.5, 1.0, 3)
@@ -224,6 +228,7 @@ def test_derivatives_are_those_of_xla():
     np.testing.assert_allclose(np.abs(by_kernel), 1.0, rtol=1e-9)  # -1 after a bounce, elastic
 
 
+@pytest.mark.slow
 def test_impacts_are_recorded_by_xla():
     world, states, method, t1 = case_1()
     save = rb.SaveAt(final=True, impacts=4)

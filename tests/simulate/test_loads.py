@@ -62,6 +62,7 @@ def final_by(flow):
     return quick_jit(lambda dt: as_array(everything(flow, dt).final))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "flow",
     [
@@ -87,6 +88,7 @@ def test_schemes_agree():
     np.testing.assert_allclose(finals[2], finals[0], rtol=0, atol=3e-5)
 
 
+@pytest.mark.slow
 def test_linear_drag_and_its_work():
     """v = v0 exp(-c t/m); the energy that is lost is the work."""
     world = rb.World(

@@ -35,6 +35,7 @@ def slow(*values):
     return pytest.param(*values, marks=pytest.mark.slow)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [jnp.float32, slow(jnp.float64)])
 @pytest.mark.parametrize(
     "save",

@@ -67,6 +67,7 @@ def box():
     return box_program("variational")
 
 
+@pytest.mark.slow
 def test_free_flight_keeps_energy_and_momentum():
     """Over 2000 steps and about 80 turns."""
     world = rb.World([rb.RigidBody(rb.Box(HALF), 1.5)])
@@ -83,6 +84,7 @@ def test_free_flight_keeps_energy_and_momentum():
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("theta", "order"), [(0.5, 2), (1.0, 1)])
 def test_order_in_free_flight(theta, order):
     """Against the closed form of Euler's rotation."""

@@ -152,6 +152,7 @@ def test_record(method):
         np.testing.assert_allclose(a, b, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "t1"), [(100, 0.5), pytest.param(1000, 0.05, marks=pytest.mark.long)]
 )

@@ -155,6 +155,7 @@ def surface_points(shape, n=4000):
     return np.array(shape.support(jnp.asarray(d)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("body", [BOX, rb.Capsule(0.1, 0.3), rb.Rounded(BOX, 0.05)])
 def test_the_gap_in_a_round_cavity(body):
     """The least depth of any point of the body; corners are among the points that are tried, and
@@ -186,6 +187,7 @@ def test_the_gap_in_a_box(body):
     np.testing.assert_allclose(rb.gaps(world, start)[0, 0], expected, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_a_box_in_a_ball_keeps_its_energy():
     """It tumbles against the wall with its corners; energy and the angular momentum about the
     centre, from which no normal has an arm, stay."""

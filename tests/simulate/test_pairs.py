@@ -52,6 +52,7 @@ def test_two_equal_balls_head_on(law):
         np.testing.assert_allclose(quick_jit(mode(final))(x), [1, 0, 1, 0], atol=1e-10)
 
 
+@pytest.mark.slow
 def test_newtons_cradle():
     """Of five balls that touch, the first hits: the last leaves with its velocity. Impacts at one
     time follow each other until no pair approaches."""
@@ -294,6 +295,7 @@ def test_friction_of_a_pair_alone():
         np.testing.assert_allclose(quick_jit(derivative(end))(numbers), expected, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_only_listed_pairs_touch():
     start = in_line(jnp.array([0.0, 0.5, 1.0]), jnp.array([1.0, 0.0, 0.0]))
     world = rb.World([BALL] * 3, gravity=(0, 0, 0), pairs=[(2, 0)])

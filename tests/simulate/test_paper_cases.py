@@ -106,6 +106,7 @@ def test_stored_times_are_those_of_the_reference(case):
             assert abs(impact[0] - mp.mpf(stored)) < mp.mpf(10) ** -18
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["I", "II"])
 def test_impact_states_equal_the_reference(case):
     _, sol = recorded(case)
@@ -124,6 +125,7 @@ def test_impact_states_equal_the_reference(case):
     assert np.all(np.asarray(sol.impacts.pair[:n]) == 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["I", "II"])
 def test_attitude_and_spin_after_an_impact_equal_the_reference(case):
     world, state = scene(case)
@@ -142,6 +144,7 @@ def along(case, mass=1.0):
     return world, sol
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["I", "II"])
 def test_energy_over_ten_seconds(case):
     world, sol = along(case)

@@ -48,6 +48,7 @@ def test_its_derivatives_are_those_of_a_flight_from_there():
         np.testing.assert_allclose(found, [1.0, -0.5 * 0.1, 0.1], rtol=1e-12)
 
 
+@pytest.mark.slow
 def test_one_that_recedes_flies_on():
     sol = drop(jnp.asarray(RADIUS - DEPTH), jnp.asarray(1.0), 0.5)
     assert sol.successful and int(sol.impacts.count) == 0
@@ -62,6 +63,7 @@ def test_one_that_lies_there_is_pushed_out():
     np.testing.assert_allclose(sol.final.velocity, 0, atol=1e-13)
 
 
+@pytest.mark.slow
 def test_more_than_is_allowed_is_a_code():
     sol = drop(jnp.asarray(RADIUS - 2e-3), jnp.asarray(-1.0), 0.5)
     assert sol.result == rb.RESULTS.initial_penetration

@@ -98,6 +98,7 @@ def test_the_zeno_time_has_the_derivative_of_its_closed_form():
     np.testing.assert_allclose(height, 0, atol=1e-12)  # at rest it has forgotten both
 
 
+@pytest.mark.slow
 def test_stopping_predicts_the_accumulation_time():
     world, state = ball(1.5, 0.5)
     sol = rb.simulate(world, state, rb.LGVCI(dt=0.02, on_zeno="stop"), 12.0, throw=False)
@@ -129,6 +130,7 @@ def test_bodies_come_to_rest_where_they_can_unless_told_otherwise():
     assert quick_jit(lambda e: e * jnp.ones(chosen(rb.Frictionless(1.0)) == "stop"))(0.5).size == 1
 
 
+@pytest.mark.slow
 def test_bodies_rest_each_at_its_own_time():
     """Also where bodies of one kind are not next to each other."""
     heights = np.array([0.2, 0.6, 0.4])
@@ -173,6 +175,7 @@ def test_a_ball_slides_down_a_slope_through_saved_states():
     assert 5 < int(sol.impacts.count) < 40 and times[int(sol.impacts.count) - 1] < 1.2
 
 
+@pytest.mark.slow
 def test_a_ball_in_sustained_contact_bounces_off_a_wall():
     """From wall to wall on the floor, which holds it throughout: d - 2 r = 1 m at 1 m/s."""
     planes = [rb.HalfSpace(), rb.HalfSpace((1, 0, 0), -1.0), rb.HalfSpace((-1, 0, 0), -1.0)]
@@ -393,6 +396,7 @@ def test_a_tumbling_solid_comes_to_lie_on_a_plane(name):
         np.testing.assert_allclose(sol.final.velocity[0, 2], 0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_single_precision():
     world, state = ball(0.5, 0.5)
     state = jax.tree.map(lambda leaf: leaf.astype(jnp.float32), state)
@@ -402,6 +406,7 @@ def test_single_precision():
     np.testing.assert_allclose(sol.final.position[0], [3.0, 0, 0.5], rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_an_elastic_body_never_lands():
     """On the way nothing changes: the paper's ellipsoid bounces as without the option."""
     scene = paper_scene(rb.Ellipsoid((2.0, 3.0, 4.0)), (5.0, 4.0, 2.6))

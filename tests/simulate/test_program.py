@@ -79,6 +79,7 @@ def test_reverse_mode_memory_grows_like_the_square_root():
     assert large < 5.5 * small
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch", [16])
 def test_lanes_do_not_influence_each_other(batch):
     z0 = jnp.linspace(5.0, 11.0, batch)
@@ -137,6 +138,7 @@ RESTING = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "joined"),
     [

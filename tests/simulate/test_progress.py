@@ -63,6 +63,7 @@ def test_steps_of_a_world():
         np.testing.assert_allclose(shown.final.position, plain.final.position, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_worlds_of_a_batch():
     states = jax.vmap(start)(jnp.linspace(1.0, 2.0, 300))
     sol = rb.simulate_batch(WORLD, states, rb.LGVCI(0.01), 0.5, chunk=128, progress=Bar)
@@ -73,6 +74,7 @@ def test_worlds_of_a_batch():
     assert "result: 300 successful" in repr(sol)
 
 
+@pytest.mark.slow
 def test_says_that_it_compiles():
     """Until the first report, of one world and of a batch."""
     rb.simulate(WORLD, start(), rb.LGVCI(0.01), 0.1, progress=Telling)
@@ -83,6 +85,7 @@ def test_says_that_it_compiles():
         assert bar.n == bar.total == sum(bar.moves[2:])
 
 
+@pytest.mark.slow
 def test_none_under_transformations():
     def end(state):
         return rb.simulate(WORLD, state, rb.LGVCI(0.01), 0.1, progress=Bar).final.position[0, 2]

@@ -20,6 +20,7 @@ def compare(name, **options):
     assert all(far[key] <= LIMITS[key] for key in far), far
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", QUICK)
 def test_values(name):
     compare(name, derivatives=False)

@@ -63,6 +63,7 @@ def runs(request):
     return cases, np.asarray(found)
 
 
+@pytest.mark.slow
 def test_a_rolling_ball_decelerates_by_its_rolling_friction(runs):
     """To round-off: nothing changes in a step but by constants."""
     cases, found = runs

@@ -88,6 +88,7 @@ def test_every_k_steps_equals_separate_runs():
     assert int(alone.impacts.count) == int(sol.impacts.count)
 
 
+@pytest.mark.slow
 def test_last_step_is_shorter_where_t1_is_no_multiple_of_dt():
     every = 4
     world, state = drop()
@@ -104,6 +105,7 @@ def test_last_step_is_shorter_where_t1_is_no_multiple_of_dt():
     np.testing.assert_allclose(sol.states.position[:, 0, 0], 0.5 * times, rtol=0, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_times_round_off_is_no_step_of_its_own():
     world, state = drop()
     # 0.1 * 3 > 0.3 and 2.1/0.3 > 7 in floating point.
@@ -213,6 +215,7 @@ def test_log_holds_as_many_impacts_as_its_capacity_says():
         assert sol.result == rb.RESULTS.successful, (save.every, save.impacts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("capacity", [2, pytest.param(7, marks=pytest.mark.slow)])
 def test_record_of_impacts(capacity):
     world, state = drop()
@@ -278,6 +281,7 @@ def test_start_at_another_time():
     np.testing.assert_allclose(every.states.position[:, 0, 2], height, rtol=0, atol=1e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"ts": [2.0, 2.0]}])
 def test_no_time_at_all(options):
     world, state = drop()
@@ -298,6 +302,7 @@ def test_no_time_at_all(options):
     assert int(sol.impacts.count) == 0 and np.all(np.isposinf(sol.impacts.time))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options", [{"final": True}, pytest.param({"ts": [0.05, 0.6]}, marks=pytest.mark.slow)]
 )
@@ -314,6 +319,7 @@ def test_numbers_take_the_dtype_of_the_state(options):
     assert abs(float(sol.final.position[0, 2]) - height[0]) < 32 * jnp.finfo(dtype).eps
 
 
+@pytest.mark.slow
 def test_failed_simulations_fill_up_with_the_last_good_state():
     world, state = drop(e=0.5)
     # Impacts accumulate at three times the fall, 1.34 s.

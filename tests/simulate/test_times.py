@@ -126,6 +126,7 @@ def test_traced_times_that_are_impossible_are_a_code():
     assert all(code == rb.RESULTS.invalid_times for code in codes)
 
 
+@pytest.mark.slow
 def test_traced_and_known_times_save_the_same():
     ts = np.array([0.0, 0.123, 0.5, 0.61, 0.9])
     known = run(0.9, save=rb.SaveAt(ts=ts))

@@ -76,6 +76,7 @@ def orders(run, start, end, steps):
     return slope(steps, errors)
 
 
+@pytest.mark.slow
 def test_second_order_far_from_the_reference_and_on_it():
     """Against the equations of the closed loop, and the reference."""
     steps, t1 = np.array([0.02, 0.01, 0.005]), 1.5
@@ -132,6 +133,7 @@ def test_almost_all_attitudes_converge(seed):
     assert energies[-1] < 1e-6
 
 
+@pytest.mark.slow
 def test_a_controller_with_nothing_to_do():
     """On a reference in steady motion the terms of the law cancel to round-off, which no iteration
     makes small relative to itself. Compiled as users do: fused, the law rounds otherwise in each
@@ -184,6 +186,7 @@ def test_derivatives_of_the_final_error(obstacles):
         np.testing.assert_allclose(quick_jit(mode(final_error))(numbers), expected, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_recovery_after_an_impact():
     """Thrown at a floor below the reference a body bounces off, spins by friction, and is back
     where it would be without the floor, but for the slowest mode, exp(-1.09 t)."""
@@ -206,6 +209,7 @@ def test_recovery_after_an_impact():
     assert largest(motion(final), motion(free)) < 3e-4
 
 
+@pytest.mark.slow
 def test_quadrotor():
     """From rest upside down against the equations of the closed loop; and on its path, where the
     paper's law leaves no error and the steps one of second order."""

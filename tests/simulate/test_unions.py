@@ -105,6 +105,7 @@ def test_a_cone_is_moved_to_its_centre_of_mass():
     np.testing.assert_allclose(rb.gaps(given, state), height / 4 + 0.1, rtol=1e-14)
 
 
+@pytest.mark.slow
 def test_a_hollow_ball_touches_like_a_ball():
     hollow = rb.Difference(rb.Sphere(1.0), rb.Sphere(0.5))
     gaps = []

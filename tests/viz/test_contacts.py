@@ -79,6 +79,7 @@ def bands(ax):
     return found
 
 
+@pytest.mark.slow
 def test_forces_are_summed_over_the_points_of_a_pair(flight):
     normal, friction, later, rubs = curves(rb.viz.plot_contact_forces(WORLD, two_pairs(flight)))
     np.testing.assert_allclose(normal, 8.0)

@@ -74,6 +74,7 @@ def heights(t, height):
     return np.where(index < 0, height - GRAVITY * t**2 / 2, flying)
 
 
+@pytest.mark.slow
 def test_poses_at_saved_times_are_the_saved_ones(sol):
     found = replay(WORLD, sol)  # three frames from one saved time to the next
     np.testing.assert_allclose(found.times[::3], sol.ts, atol=1e-12)
@@ -285,6 +286,7 @@ def test_live(sol, capsys):
     assert capsys.readouterr().out == ""
 
 
+@pytest.mark.slow
 def test_obstacles_are_drawn_where_they_are():
     """A plate that goes up and down, a solid, and a cavity; frames have the poses of the motion."""
 

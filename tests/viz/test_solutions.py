@@ -40,6 +40,7 @@ def lines(ax):
     return {line.get_label(): line.get_ydata() for line in ax.get_lines()}
 
 
+@pytest.mark.slow
 def test_energies(sol):
     drawn = lines(rb.viz.plot_energy_parts(WORLD, sol))
     np.testing.assert_allclose(drawn["potential"], 2 * 9.81 * HEIGHT, atol=1e-12)
@@ -118,6 +119,7 @@ def test_phase_portrait_of_impacts_at_one_time():
     np.testing.assert_allclose(np.nan_to_num(np.diff(path.get_ydata())), 0.0, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_many_gaps_become_their_smallest():
     ball = rb.RigidBody(rb.Sphere(0.1))
     world = rb.World([ball] * 3, [rb.HalfSpace(), rb.HalfSpace((0, 0, -1), -9.0)])
@@ -139,6 +141,7 @@ def test_given_axes_and_no_global_state(sol):
     assert not plt.get_fignums()
 
 
+@pytest.mark.slow
 def test_refused(sol):
     final = rb.simulate(WORLD, START, rb.LGVCI(0.01, on_zeno="stop"), 0.2)
     with pytest.raises(ValueError, match=r"sol needs states along the way"):

@@ -38,6 +38,7 @@ def moved(size=0.3):
     return HERE.retract(step)
 
 
+@pytest.mark.slow
 def test_springs_are_gradients_of_their_potential():
     """Also where joints are violated; of both bodies."""
     (load,) = joint_loads(SPRINGS, np.float64)

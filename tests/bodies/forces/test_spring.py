@@ -128,6 +128,7 @@ def test_only_the_number_zero_is_no_damper():
     assert traced == [True]
 
 
+@pytest.mark.slow
 @ENDS
 def test_smooth_where_points_coincide(ends):
     """A spring without rest length is the field -k d, also there: its stiffness is -k I."""

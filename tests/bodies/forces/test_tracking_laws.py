@@ -92,6 +92,7 @@ def test_errors_of_a_state():
     assert attitude.position is None and attitude.velocity is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(
     ("kind", "reference", "args"),
