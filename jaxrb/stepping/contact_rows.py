@@ -271,7 +271,7 @@ def _row(points: ContactPoints, phase: Phase):
     """The bodies of each contact, and its numbers in the order of `ContactRows`."""
     axes = frame(points.normal)
     bodies, levers, arms = [], [], []
-    for side, shift in zip(points.sides, _to_middle(points), strict=True):
+    for side, shift in zip(points.sides, _to_place(points, phase), strict=True):
         lever, arm = _side(side, axes, phase, shift)
         bodies.append(side.incidence.bodies)
         levers.append(lever)
@@ -307,19 +307,42 @@ def _along(directions: Directions, which: int):
     return list(zip(first.incidence.bodies, second.incidence.bodies, strict=True)), numbers
 
 
-def _to_middle(points: ContactPoints):
+def _to_place(points: ContactPoints, phase: Phase):
     """How far the place at which bodies act on each other is along the normal from the point of
-    each side [m]: the middle for both. Obstacles are met at the point of the body.
+    each side [m]: the middle for both, or as high as the middle of the deepest contact of the same
+    pair. Obstacles are met at the point of the body.
 
     So their impulses turn them by as much as they turn back, and the velocities along the tangents
     of all points of a face are those of one rigid motion: one that sticks at some sticks at all.
+    That holds while faces tilt, as one of them does when the other is struck beside its middle: of
+    places that are not in one plane across the normal it would ask for no tilting, too.
     """
     if len(points.sides) == 1:
         return (None,)
+    first, second = points.sides
     size = jnp.maximum(*(dot(side.point, side.point) for side in points.sides))
     # What is far apart has no such place, and does not count.
-    half = jnp.where(points.gap**2 <= size, 0.5 * points.gap, 0.0)
-    return -half, half
+    near = points.gap**2 <= size
+    half = jnp.where(near, 0.5 * points.gap, 0.0)
+    pairs = list(zip(first.incidence.bodies, second.incidence.bodies, strict=True))
+    of_pairs = Links(pairs, phase.position.x.shape[0]).of_pairs
+    if of_pairs is None:
+        return -half, half
+    table, owner = of_pairs
+    turn = second.incidence.gather(phase.orientation)
+    height = dot(second.point, rotate_inverse(turn, points.normal)) + half
+    gaps, heights = (_in_table(x, table, jnp.inf) for x in (points.gap, height))
+    deepest = jnp.argmin(gaps, axis=1)[:, None] == np.arange(table.shape[1])[None]
+    gap, level = (jnp.sum(jnp.where(deepest, x, 0.0), axis=1)[owner] for x in (gaps, heights))
+    # Points of other normals are elsewhere.
+    aside, apart = level - height, points.gap - gap
+    allowed = 0.51 * jnp.abs(apart) + 8 * jnp.finfo(apart.dtype).eps * jnp.sqrt(size)
+    aside = jnp.where(near & (jnp.abs(aside) <= allowed), aside, 0.0)
+    return aside - half, aside + half
+
+
+def _in_table(values, table: np.ndarray, filling: float):
+    return jnp.append(values, filling)[table]
 
 
 def _side(side: Points, axes: tuple[Vec3, Vec3, Vec3], phase: Phase, shift):

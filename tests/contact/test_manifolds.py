@@ -471,7 +471,8 @@ def test_faces_that_touch_are_so_whatever_the_round_off():
 
 def test_bodies_act_on_each_other_at_one_place():
     """Of two boxes that penetrate each other unevenly: what acts at their corners turns both by
-    opposite torques, and their relative velocities at all corners are those of a rigid motion."""
+    opposite torques, their relative velocities at all corners are those of a rigid motion, and
+    what sticks at all may tilt: of slips only three are independent."""
     box = rb.RigidBody(rb.Box((0.1, 0.1, 0.1)), 1.0)
     world = rb.World([box] * 2, gravity=(0, 0, 0), contact_law=rb.Coulomb(0.5, 0.0))
     place = np.array([[1.0, 2.0, 3.0], [1.02, 1.97, 3.195]])
@@ -491,3 +492,5 @@ def test_bodies_act_on_each_other_at_one_place():
     np.testing.assert_allclose(torque, 0.0, atol=4e-15)
     both = np.concatenate([j.reshape(-1, 6) for j in jacobians], axis=1)
     assert np.linalg.matrix_rank(both, tol=1e-13) == 6
+    across = np.concatenate([j[:, 1:].reshape(-1, 6) for j in jacobians], axis=1)
+    assert np.linalg.matrix_rank(across, tol=1e-13) == 3
