@@ -41,6 +41,13 @@ class Chosen(NamedTuple):
     drift: Vec3  # velocity of the obstacle there, world [m/s]
 
 
+class Gaps(NamedTuple):
+    """How far bodies are from what they can hit, at their closest points."""
+
+    gap: Float[Array, " n_pairs"]  # [m], negative when penetrating
+    round_off: Float[Array, " n_pairs"]  # of the gap [m]
+
+
 class Surface(eqx.Module):
     """How the points of obstacles move that are at contacts."""
 
@@ -131,6 +138,12 @@ class AbstractContactSet(eqx.Module):
 
     @abc.abstractmethod
     def _find(self, t: Float[Array, ""], phase: Phase) -> AbstractContacts: ...
+
+    def gaps(self, t: Float[Array, ""], phase: Phase) -> Gaps:
+        """The gaps of a phase at a time [s], where it is enough to know the least of each pair: of
+        solids with faces that is a small part of the program that finds their contacts."""
+        found = self.find(t, phase)
+        return Gaps(found.gap.reshape(-1), found.round_off.reshape(-1))
 
     def expected(
         self, phase: Phase, inertial: Inertial, gravity: Vec3, duration: Float[Array, ""]

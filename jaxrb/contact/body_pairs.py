@@ -14,9 +14,9 @@ from jaxtyping import Array, Float
 
 from ..bodies import Phase
 from ..math import Quat, Vec3, cross, direction, dot, norm, rotate, rotate_inverse, zeros_like
-from .base import AbstractContactSet, partners_vary
+from .base import AbstractContactSet, Gaps, partners_vary
 from .clearance import Clearance, Reach, Separation, View
-from .colliders import AbstractCollider
+from .colliders import AbstractCollider, PolytopeCollider
 from .narrow_phase import may_fail, patch, separation
 from .patches import n_places
 from .points import ContactPoints, Incidence, Points, VaryingIncidence
@@ -55,6 +55,11 @@ class BodyContacts(AbstractContactSet):
             found = self._closest_soon(phase, self.travel)
         sides = (Points(side, *own) for side, own in zip(self._sides(), found.sides, strict=True))
         return ContactPoints(found.gap, found.round_off, found.normal, tuple(sides))
+
+    def gaps(self, t, phase):
+        if lie_on_faces(self.colliders):
+            return least_gaps(self.colliders, *self._poses(phase))
+        return super().gaps(t, phase)
 
     def soon(self, travel):
         return self if n_points(self.colliders) == 1 else dataclasses.replace(self, travel=travel)
@@ -208,14 +213,40 @@ def closest(
     return jax.tree.map(lambda leaf: leaf.reshape(-1), _of_pairs(colliders, *once))
 
 
+def lie_on_faces(colliders: tuple[AbstractCollider, AbstractCollider]) -> bool:
+    """Whether both are polyhedra with several contacts, of which none is deeper than the closest
+    point. (The closest points of discs that lie flat are drawn in, and less deep.)"""
+    flat = all(isinstance(collider, PolytopeCollider) for collider in colliders)
+    return flat and n_points(colliders) > 1
+
+
+def least_gaps(
+    colliders: tuple[AbstractCollider, AbstractCollider],
+    first: tuple[Vec3, Quat],
+    second: tuple[Vec3, Quat],
+) -> Gaps:
+    """The least gap of each pair of polyhedra, given as for `closest`."""
+    number = n_points(colliders)
+    (x, q), (y, p) = jax.tree.map(lambda leaf: leaf[::number], (first, second))
+    found = jax.vmap(separation)(*colliders, *_seen_from_first((x, q), (y, p)))
+    size = norm(x) + norm(y) + sum(reach(collider).ball for collider in colliders)
+    return Gaps(found.gap, 8 * jnp.finfo(found.gap.dtype).eps * size)
+
+
+def _seen_from_first(first: tuple[Vec3, Quat], second: tuple[Vec3, Quat]) -> tuple[Vec3, Quat]:
+    """How the second are shifted and turned in the frames of the first."""
+    (x, q), (y, p) = first, second
+    return rotate_inverse(q, y - x), q.conjugate() * p
+
+
 def _of_pairs(
     colliders: tuple[AbstractCollider, AbstractCollider],
     first: tuple[Vec3, Quat],
     second: tuple[Vec3, Quat],
 ) -> Closest:
     """Likewise, in components of shape (n_pairs, n_points), of poses of shape (n_pairs,)."""
-    (x, q), (y, p) = first, second
-    shift, turn = rotate_inverse(q, y - x), q.conjugate() * p
+    (x, q), (y, _) = first, second
+    shift, turn = _seen_from_first(first, second)
     row = lambda tree: jax.tree.map(lambda leaf: leaf[:, None], tree)  # noqa: E731
     if n_points(colliders) > 1:
         gap, normal, (point, other) = jax.vmap(patch)(*colliders, shift, turn)

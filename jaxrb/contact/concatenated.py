@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from ..bodies import RigidBody
 from ..shapes import Sphere
 from ..shapes.base import AbstractShape
-from .base import AbstractContacts, AbstractContactSet, Chosen
+from .base import AbstractContacts, AbstractContactSet, Chosen, Gaps
 from .body_pairs import BodyContacts, Kinds, n_points
 from .joint_limits import JointLimits
 from .moving import Moving
@@ -89,6 +89,10 @@ class MixedContacts(AbstractContactSet):
         found = tuple(contacts.find(t, phase) for contacts in self.sets)
         gap = _row(*(contacts.gap for contacts in found))
         return Mixed(gap, _row(*(contacts.round_off for contacts in found)), found)
+
+    def gaps(self, t, phase):
+        each = [contacts.gaps(t, phase) for contacts in self.sets]
+        return Gaps(*(jnp.concatenate(row) for row in zip(*each, strict=True)))
 
     def soon(self, travel):
         return MixedContacts(tuple(contacts.soon(travel) for contacts in self.sets))

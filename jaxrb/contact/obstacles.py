@@ -35,7 +35,16 @@ from ..shapes import (
 )
 from ..shapes.base import AbstractShape
 from .base import AbstractContactSet
-from .body_pairs import Kinds, closest, height, n_points, of_each_contact, reach
+from .body_pairs import (
+    Kinds,
+    closest,
+    height,
+    least_gaps,
+    lie_on_faces,
+    n_points,
+    of_each_contact,
+    reach,
+)
 from .clearance import Clearance, Separation, View
 from .collider_of import collider, kind
 from .colliders import (
@@ -73,13 +82,7 @@ class ObstacleContacts(AbstractContactSet):
 
     def _find(self, t, phase):
         bodies = self._bodies()
-        first = bodies.gather((phase.position, phase.orientation))
-        if self.motions is None:
-            zero = jnp.zeros_like(first[0].x)
-            none = Vec3(zero, zero, zero)
-            second = none, Quat(zero + 1, none)
-        else:
-            second = self.motions.poses(t)
+        first, second = self._poses(t, phase)
         found = closest(self.colliders, first, second)
         here, there = found.sides
         surface = None
@@ -88,6 +91,20 @@ class ObstacleContacts(AbstractContactSet):
             surface = self.motions.surface(t, rotate(turn, there[0]) + position)
         sides = (Points(bodies, *here),)
         return ContactPoints(found.gap, found.round_off, found.normal, sides, surface)
+
+    def _poses(self, t, phase):
+        """Of the bodies and of the obstacles."""
+        first = self._bodies().gather((phase.position, phase.orientation))
+        if self.motions is not None:
+            return first, self.motions.poses(t)
+        zero = jnp.zeros_like(first[0].x)
+        none = Vec3(zero, zero, zero)
+        return first, (none, Quat(zero + 1, none))
+
+    def gaps(self, t, phase):
+        if lie_on_faces(self.colliders):
+            return least_gaps(self.colliders, *self._poses(t, phase))
+        return super().gaps(t, phase)
 
     def unproved(self):
         if self.motions is not None:

@@ -303,12 +303,12 @@ def initial_code(
     lawful = jnp.all(system.contact_law.lawful())
     penetrating = lost = jnp.zeros((), bool)
     if system.contacts is not None:
-        contacts = system.contacts.find(t0, phase)
-        unknown = jnp.any(jnp.isnan(contacts.gap))
+        gap, round_off = system.contacts.gaps(t0, phase)
+        unknown = jnp.any(jnp.isnan(gap))
         # Where no point is searched for, it is a motion that is not a number.
         lost = unknown & system.contacts.searched
         finite &= ~unknown | system.contacts.searched
-        penetrating = jnp.any(contacts.gap < -4 * contacts.round_off - penetration)
+        penetrating = jnp.any(gap < -4 * round_off - penetration)
     return first_failure(
         (~finite, Code.non_finite),
         (jnp.any(jnp.abs(length - 1) > UNIT_TOLERANCE), Code.non_unit_quaternion),

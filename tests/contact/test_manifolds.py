@@ -406,6 +406,41 @@ def test_obstacle_that_moves():
     np.testing.assert_allclose(rate, expected, rtol=0, atol=1e-5)
 
 
+@pytest.mark.slow
+def test_gaps_are_the_least_of_the_contacts_of_a_pair():
+    """Of bodies and of an obstacle, in poses of which some are aligned."""
+    table = rb.Placed(rb.Box((1.0, 1.0, 0.1)), (0, 0, -0.1))
+    world = rb.World([SMALL] * 2, [rb.HalfSpace((0, 0, 1.0), -5.0), table])
+    shift, quaternion = near_parallel(400, seed=3)
+    shift[::3, :2], shift[::3, 2] = 0.1 * shift[::3, :2], 0.2
+    still = np.zeros((2, 3))
+    system, _ = build(world, rb.State(still, np.eye(4)[[0, 0]], still, still), standing=True)
+    assert system.contacts is not None
+    listed = partners(world, system.contacts)
+
+    @jax.jit
+    @jax.vmap
+    def both(place, turn):
+        state = rb.State(place, turn, jnp.zeros((2, 3)), jnp.zeros((2, 3)))
+        system, phase = build(world, state, standing=True)
+        assert system.contacts is not None
+        found = system.contacts.find(jnp.zeros(()), phase)
+        return found.gap, *system.contacts.gaps(jnp.zeros(()), phase)
+
+    lower = np.array([0.0, 0.0, 0.1])
+    place = np.stack([np.broadcast_to(lower, shift.shape), lower + shift], axis=1)
+    turn = np.stack([np.broadcast_to([1.0, 0, 0, 0], quaternion.shape), quaternion], axis=1)
+    every, least, round_off = map(np.asarray, both(place, turn))
+    pairs = np.unique(listed, axis=0)
+    assert least.shape[1] < every.shape[1]
+    expected = [every[:, np.all(listed == pair, axis=1)].min(axis=1) for pair in pairs]
+    # Half-spaces have a gap for each corner.
+    allowed = 4 * round_off.max()
+    for own in expected:
+        assert (np.abs(least - own[:, None]).min(axis=1) <= allowed).all()
+    np.testing.assert_allclose(least.min(axis=1), np.min(expected, axis=0), rtol=0, atol=allowed)
+
+
 @pytest.mark.long
 def test_rows_of_a_stack():
     """Each point belongs to its pair, whose law it has; the forces of four span all wrenches,
