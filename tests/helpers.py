@@ -24,6 +24,12 @@ def before_releases(*cases):
     return [pytest.param(*case, marks=pytest.mark.long) for case in every]
 
 
+def some_slow(cases, *slow):
+    """Cases of a parametrized test of which some are slow."""
+    assert set(slow) <= set(cases)
+    return [pytest.param(case, marks=pytest.mark.slow) if case in slow else case for case in cases]
+
+
 def quick_jit(function):
     """`jax.jit` without XLA's fusion, and thus without its large kernels, and without LLVM's
     optimisation: half of the time that derivatives take to compile, for programs whose values, not

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import mpmath as mp
 import numpy as np
 import pytest
-from helpers import before_releases, differences, quick_jit, slope
+from helpers import before_releases, differences, quick_jit, slope, some_slow
 from scipy.special import ellipkm1
 
 import jaxrb as rb
@@ -100,7 +100,7 @@ def flight(duration, momentum, moments):
 fly = quick_jit(flight)
 
 
-@pytest.mark.parametrize("name", SCENES)
+@pytest.mark.parametrize("name", some_slow(SCENES, "a thin rod", "a thin rod, nearly round"))
 def test_attitude_and_momentum(name):
     """The round-off of the angle turned is amplified, as it must be: eps W T."""
     duration, momentum, moments = SCENES[name]

@@ -76,6 +76,7 @@ def test_a_rolling_ball_decelerates_by_its_rolling_friction(runs):
     )
 
 
+@pytest.mark.slow
 def test_a_rolling_ball_stops_and_lies(runs):
     """After v^2/(2 a); the step in which it stops is met to its square."""
     cases, found = runs

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from helpers import some_slow
 from problems import UP, Scene, box, pile, tower
 
 from jaxrb.stepping.cone_solver import search
@@ -40,7 +41,10 @@ SCENES = {
 }
 
 
-@pytest.mark.parametrize("name", SCENES)
+SLOW = ("a tower without friction", "a heavy top", "a pile of balls")
+
+
+@pytest.mark.parametrize("name", some_slow(SCENES, *SLOW))
 def test_solutions_obey_the_law(name):
     """To 1e-10 of the largest velocity of the scene, some metres per second at most, and of what
     it does to the masses, some kilograms (8000 of the heavy top)."""
