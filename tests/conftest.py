@@ -1,5 +1,6 @@
 """Double precision, and every sloppiness an error."""
 
+import re
 import zlib
 from pathlib import Path
 
@@ -21,14 +22,17 @@ def pytest_addoption(parser):
 
 def pytest_collection_modifyitems(config, items):
     """All parameters of a test are in one share: they use the same programs."""
-    share, number = map(int, config.getoption("--share").split("/"))
-    if not 1 <= share <= number:
-        raise pytest.UsageError(f"--share {share}/{number}: the first number goes from 1 to n.")
-    own = lambda item: zlib.crc32(item.nodeid.split("[")[0].encode()) % number == share - 1  # noqa: E731
-    others = [item for item in items if not own(item)]
+    wanted = re.fullmatch(r"([1-9]\d*)/([1-9]\d*)", config.getoption("--share"))
+    if wanted is None or int(wanted[1]) > int(wanted[2]):
+        raise pytest.UsageError("--share is k/n, with k from 1 to n")
+    share, number = int(wanted[1]), int(wanted[2])
+    own, others = [], []
+    for item in items:
+        name = item.nodeid.split("[")[0]
+        (own if zlib.crc32(name.encode()) % number == share - 1 else others).append(item)
     if others:
         config.hook.pytest_deselected(items=others)
-        items[:] = [item for item in items if own(item)]
+        items[:] = own
 
 
 # About a gigabyte of programs. Linux allows a process 65530 mappings of memory by default.

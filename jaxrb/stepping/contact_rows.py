@@ -331,18 +331,15 @@ def _to_place(points: ContactPoints, phase: Phase):
     table, owner = of_pairs
     turn = second.incidence.gather(phase.orientation)
     height = dot(second.point, rotate_inverse(turn, points.normal)) + half
-    gaps, heights = (_in_table(x, table, jnp.inf) for x in (points.gap, height))
+    gaps, heights = (jnp.append(x, jnp.inf)[table] for x in (points.gap, height))
     deepest = jnp.argmin(gaps, axis=1)[:, None] == np.arange(table.shape[1])[None]
     gap, level = (jnp.sum(jnp.where(deepest, x, 0.0), axis=1)[owner] for x in (gaps, heights))
-    # Points of other normals are elsewhere.
+    # On a face places differ by half the difference of the gaps; points of other normals are
+    # elsewhere.
     aside, apart = level - height, points.gap - gap
     allowed = 0.51 * jnp.abs(apart) + 8 * jnp.finfo(apart.dtype).eps * jnp.sqrt(size)
     aside = jnp.where(near & (jnp.abs(aside) <= allowed), aside, 0.0)
     return aside - half, aside + half
-
-
-def _in_table(values, table: np.ndarray, filling: float):
-    return jnp.append(values, filling)[table]
 
 
 def _side(side: Points, axes: tuple[Vec3, Vec3, Vec3], phase: Phase, shift):
