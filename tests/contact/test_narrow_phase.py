@@ -99,9 +99,9 @@ def poses(n, scale, seed):
         (BOX, BOX),
         (BOX, TETRAHEDRON),
         (POLYHEDRON, MOVED),
-        (CAPSULE, CAPSULE),
-        (TETRAHEDRON, CAPSULE),
-        (POLYHEDRON, POLYHEDRON),
+        pytest.param(CAPSULE, CAPSULE, marks=pytest.mark.slow),
+        pytest.param(TETRAHEDRON, CAPSULE, marks=pytest.mark.slow),
+        pytest.param(POLYHEDRON, POLYHEDRON, marks=pytest.mark.slow),
     ],
 )
 def test_solids_with_corners(first, second):

@@ -234,7 +234,7 @@ def test_order_4_of_the_lie_variational_flow():
 FREE_FLOWS = ["QUAT.EM", "DIR.EM", "ALGO.C1", "midpoint"]
 
 
-@pytest.mark.parametrize("name", some_slow(FREE_FLOWS, "DIR.EM", "ALGO.C1"))
+@pytest.mark.parametrize("name", some_slow(FREE_FLOWS, *FREE_FLOWS[1:]))
 def test_free_flight_conserves_energy_and_momentum(name):
     """At 0.05 s, 1.5 rad a step, over 200 steps."""
     sol = fly(FREE, spinning(), FLOWS[name], 0.05, 10.0, save=rb.SaveAt(every=1))

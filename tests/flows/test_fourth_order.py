@@ -75,6 +75,7 @@ def test_derivatives_by_a_load_in_both_modes_and_precisions():
     np.testing.assert_allclose(single, expected, rtol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_work_of_a_load_is_the_energy_that_is_lost():
     """To round-off: each kick changes the kinetic energy by its work; flights and impacts without
     loss keep it."""

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import differences
+from helpers import differences, some_slow
 from impacts import random_impacts
 
 import jaxrb as rb
@@ -41,7 +41,7 @@ def test_a_ball_thrown_under_a_table_comes_back():
 LAWS = jnp.array([[1.0, 1.0], [0.5, 0.0], [0.3, -1.0], [0.0, 0.7]])  # e and beta
 
 
-@pytest.mark.parametrize("friction", [None, 0.4])
+@pytest.mark.parametrize("friction", some_slow([None, 0.4], 0.4))
 def test_energy_cone_and_separation(friction):
     """It dissipates as it says; with friction no less, in the cone; and never pulls."""
     w, v, *_ = random_impacts(2000, seed=3)

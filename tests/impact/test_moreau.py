@@ -69,6 +69,7 @@ def by_normal_impulse(w, v, mu, e):
     return np.array([*friction(push), push])
 
 
+@pytest.mark.slow
 def test_an_independent_solution(impacts):
     """By the normal impulse, for which friction is a convex problem of its own."""
     (w, v, mu, e), found = impacts

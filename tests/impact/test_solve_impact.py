@@ -181,6 +181,7 @@ class TestRandom:
         assert np.quantile(error, 0.99) < 1e-4
 
     @pytest.mark.parametrize("e", [0.11, 0.2, 0.5])
+    @pytest.mark.slow
     def test_single_precision_with_little_restitution(self, e):
         """What is released is small beside the energies around it, and keeps its digits."""
         w, v, mu, _ = random_impacts(2000, seed=6)
@@ -215,6 +216,7 @@ class TestHypotheses:
             for other in impulses[1:]:
                 np.testing.assert_allclose(other, impulses[0], atol=1e-15)
 
+    @pytest.mark.slow
     def test_newton_gains_energy_where_a_rod_reverses_its_slip(self):
         """A rod of length 1 at 50 degrees on a plane (Kane and Levinson's paradox)."""
         center = (0.5 * np.cos(0.875), 0.0, 0.5 * np.sin(0.875))

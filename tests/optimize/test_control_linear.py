@@ -173,6 +173,7 @@ def test_controls_of_args():
     np.testing.assert_allclose(sol.controls.reshape(-1), wanted, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_predictive_control_meets_a_disturbance():
     """Each plan is that of the regulator for what was measured; a wind that it does not know
     leaves an offset that stays small."""

@@ -56,6 +56,7 @@ def test_one_that_recedes_flies_on():
     np.testing.assert_allclose(sol.final.position[0, 2], expected, rtol=0, atol=1e-14)
 
 
+@pytest.mark.slow
 def test_one_that_lies_there_is_pushed_out():
     sol = drop(jnp.asarray(RADIUS - DEPTH), jnp.asarray(0.0), 0.5)
     assert sol.successful

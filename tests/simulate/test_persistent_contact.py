@@ -62,6 +62,7 @@ def balls():
     return quick_jit(jax.vmap(run))(RESTITUTION), [alone(e) for e in RESTITUTION]
 
 
+@pytest.mark.slow
 def test_a_ball_rests_from_the_zeno_time_on(balls):
     sols, _ = balls
     assert np.all(sols.result == rb.RESULTS.successful)

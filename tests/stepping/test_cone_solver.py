@@ -41,7 +41,7 @@ SCENES = {
 }
 
 
-SLOW = ("a tower without friction", "a heavy top", "a pile of balls")
+SLOW = ("one box spun", "a tower without friction", "a heavy top", "a pile of balls")
 
 
 @pytest.mark.parametrize("name", some_slow(SCENES, *SLOW))

@@ -89,6 +89,7 @@ def test_forces_are_summed_over_the_points_of_a_pair(flight):
     np.testing.assert_allclose(rubs, later / 4)
 
 
+@pytest.mark.slow
 def test_bands_say_what_sticks_and_slides(flight):
     ax = rb.viz.plot_contact_forces(WORLD, two_pairs(flight))
     shown = {key: round(length, 9) for key, length in bands(ax).items()}

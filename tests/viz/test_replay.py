@@ -85,6 +85,7 @@ def test_poses_at_saved_times_are_the_saved_ones(sol):
     assert found.duration == pytest.approx(END)
 
 
+@pytest.mark.slow
 def test_slow_replays_tell_every_frame_apart(sol):
     times = replay(WORLD, sol, speed=0.02)
     assert times.label(0) == "t = 0.0000 s" and times.label(7) == "t = 0.0047 s"

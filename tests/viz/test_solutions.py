@@ -65,6 +65,7 @@ def test_change_of_an_energy_that_is_conserved():
         rb.viz.plot_energy_change([0.0, 1.0], [0.0, 1.0])
 
 
+@pytest.mark.slow
 def test_gaps_with_the_impact(sol):
     ax = rb.viz.plot_gaps(WORLD, sol)
     np.testing.assert_allclose(lines(ax)["gap"], HEIGHT - 0.5, atol=1e-13)
