@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .rows import added
+from .rows import added, at_place, entry, put_at
 
 # Loops of fewer turns are written out.
 _SHORT = 3
@@ -117,18 +117,18 @@ class Elimination:
         order, divide, update, ends = self._operations
 
         def eliminate(k, a):
-            body = _of(order, k)
-            a = _put(a, body, inverse6(_at(a, body)))
-            a = repeat(_of(ends[:, 0], k), _of(ends[:, 0], k + 1), column, a)
-            return repeat(_of(ends[:, 1], k), _of(ends[:, 1], k + 1), product, a)
+            body = entry(order, k)
+            a = put_at(a, body, inverse6(at_place(a, body)))
+            a = repeat(entry(ends[:, 0], k), entry(ends[:, 0], k + 1), column, a)
+            return repeat(entry(ends[:, 1], k), entry(ends[:, 1], k + 1), product, a)
 
         def column(m, a):
-            block, body = _of(divide[:, 0], m), _of(divide[:, 1], m)
-            return _put(a, block, _matmul(_at(a, block), _at(a, body)))
+            block, body = entry(divide[:, 0], m), entry(divide[:, 1], m)
+            return put_at(a, block, _matmul(at_place(a, block), at_place(a, body)))
 
         def product(m, a):
-            target, left, right = (_of(update[:, c], m) for c in range(3))
-            return _put(a, target, _at(a, target) - _matmul(_at(a, left), _at(a, right)))
+            target, left, right = (entry(update[:, c], m) for c in range(3))
+            return put_at(a, target, at_place(a, target) - _matmul(at_place(a, left), at_place(a, right)))
 
         return repeat(0, self.n_bodies, eliminate, matrix)
 
@@ -151,21 +151,21 @@ class Elimination:
             return _matvec(jnp.swapaxes(a, 0, 1) if transposed else a, b)
 
         def step(ops, m, x):
-            block, changed, read = (_of(ops[:, c], m) for c in range(3))
-            return _put(x, changed, _at(x, changed) - multiply(_at(factors, block), _at(x, read)))
+            block, changed, read = (entry(ops[:, c], m) for c in range(3))
+            return put_at(x, changed, at_place(x, changed) - multiply(at_place(factors, block), at_place(x, read)))
 
         def own(body, x):
-            return _put(x, body, multiply(_at(factors, body), _at(x, body)))
+            return put_at(x, body, multiply(at_place(factors, body), at_place(x, body)))
 
         def down(k, x):
-            body = _of(order, k)
+            body = entry(order, k)
             if transposed:
                 x = own(body, x)
-            return repeat(_of(below, k), _of(below, k + 1), partial(step, forward), x)
+            return repeat(entry(below, k), entry(below, k + 1), partial(step, forward), x)
 
         def up(k, x):
-            body = _of(order[::-1], k)
-            x = repeat(_of(beyond, k), _of(beyond, k + 1), partial(step, backward), x)
+            body = entry(order[::-1], k)
+            x = repeat(entry(beyond, k), entry(beyond, k + 1), partial(step, backward), x)
             return x if transposed else own(body, x)
 
         x = repeat(0, self.n_bodies, down, x)
@@ -180,23 +180,6 @@ def repeat(start, end, function: Callable, carry):
             carry = function(k, carry)
         return carry
     return jax.lax.fori_loop(start, end, function, carry)
-
-
-def _of(table: np.ndarray, k):
-    """An entry of a table of numbers, known beforehand or not."""
-    if isinstance(k, int | np.integer):
-        return int(table[k])
-    return jnp.asarray(table, jnp.int32)[k]
-
-
-def _at(a: Array, k) -> Array:
-    return a[k] if isinstance(k, int) else jax.lax.dynamic_index_in_dim(a, k, 0, keepdims=False)
-
-
-def _put(a: Array, k, value: Array) -> Array:
-    if isinstance(k, int):
-        return a.at[k].set(value)
-    return jax.lax.dynamic_update_index_in_dim(a, value, k, 0)
 
 
 def _matmul(a: Array, b: Array) -> Array:
@@ -216,8 +199,8 @@ def inverse6(a: Float[Array, "6 6 ..."]) -> Float[Array, "6 6 ..."]:
 
     def turn(k, a):
         here = rows == k
-        own = _at(a, k)
-        pivot = 1 / _at(own, k)
+        own = at_place(a, k)
+        pivot = 1 / at_place(own, k)
         row = jnp.where(here, pivot[None], own * pivot[None])
         column = jnp.where(here, 0.0, jax.lax.dynamic_index_in_dim(a, k, 1, keepdims=False))
         others = jnp.where(here[None], 0.0, a) - column[:, None] * row[None]

@@ -26,13 +26,17 @@ inverse mass makes of it.
 
 from __future__ import annotations
 
+from functools import partial
+from itertools import product
+
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .block_matrix import Elimination
-from .rows import Rows, added, group, moved, take, total
+from .rows import Rows, added, at_place, each, entry, moved, over_groups, put_at, take, total
 
 
 class ConeProblem(eqx.Module):
@@ -178,34 +182,45 @@ class ConeProblem(eqx.Module):
     ) -> Float[Array, "n_blocks 6 6 ..."]:
         """M + G^T D G + H^T E H by its blocks, with D and E of each contact and joint row."""
         n, dtype = self.contacts.links.n_bodies, self.free.dtype
-        numbers = self.elimination.blocks
         unit = jnp.eye(3, dtype=dtype).reshape(3, 3, *(1,) * self.mass.ndim)
         zero = jnp.zeros_like(self.inertia)
         upper = jnp.concatenate([unit * self.mass[None, None], zero], axis=1)
         diagonal = jnp.concatenate([upper, jnp.concatenate([zero, self.inertia], axis=1)])
-        others, owners = [], []
-        kinds = (
-            (self.contacts, self.contact_rates, response),
-            (self.joints, self.joint_rates, stiffness),
-        )
-        for rows, rates, own in kinds:
-            if len(rows.links) == 0:
-                continue
-            pushes = [_applied(own, jacobian) for jacobian in rates.jacobians]
-            for a, (jacobian, table) in enumerate(
-                zip(rows.jacobians, rows.links.of_bodies, strict=True)
-            ):
-                diagonal = diagonal + total(_outer(jacobian, pushes[a]), table, 2)
-                others.append(_outer(jacobian, pushes[1 - a]))
-                owners += [
-                    numbers.get((p, q) if a == 0 else (q, p), -1) - n for p, q in rows.links.sides
-                ]
-        if len(numbers) > n:
-            table = group(np.array(owners), len(numbers) - n)
-            diagonal = jnp.concatenate(
-                [diagonal, total(jnp.concatenate(others, axis=2), table, 2)], axis=2
-            )
-        return jnp.moveaxis(diagonal, 2, 0)
+        # One more at the end, for the world.
+        more = len(self.elimination.blocks) - n + 1
+        others = jnp.zeros((more, 6, 6, *self.mass.shape[1:]), dtype)
+        blocks = jnp.concatenate([jnp.moveaxis(diagonal, 2, 0), others])
+        blocks = self._added(blocks, self.contacts, self.contact_rates, response, self.active)
+        every = jnp.ones(stiffness.shape[2:], bool)
+        return self._added(blocks, self.joints, self.joint_rates, stiffness, every)[:-1]
+
+    def _added(self, blocks, rows: Rows, rates: Rows, response, needed):
+        """Blocks with G^T D G of items added, of one pair of bodies after another."""
+        table, sides = rows.links.of_sides
+        numbers, n = self.elimination.blocks, len(rows.links)
+        places = [[numbers.get(pair, len(numbers)) for pair in product(ab, ab)] for ab in sides]
+        places, both = np.array(places, int).reshape(-1, 4), (sides < rows.links.n_bodies).all(1)
+
+        def add(k, items, blocks):
+            own = jnp.take(response, items, axis=2, mode="clip")
+            own = jnp.where(each(items < n, own[0, 0]), own, 0.0)
+            acting = rows.these(items)
+            pushes = [_applied(own, jacobian) for jacobian in rates.these(items)]
+
+            def put(which, blocks):
+                for acts, moves in which:
+                    at = entry(places[:, 2 * acts + moves], k)
+                    change = _outer(acting[acts], pushes[moves])
+                    blocks = put_at(blocks, at, at_place(blocks, at) + change)
+                return blocks
+
+            blocks = put(((0, 0), (1, 1)), blocks)
+            across = partial(put, ((0, 1), (1, 0)))
+            if both.all() or not both.any():
+                return across(blocks) if both.any() else blocks
+            return jax.lax.cond(entry(both, k), across, lambda blocks: blocks, blocks)
+
+        return over_groups(add, table, needed, blocks)
 
 
 class Units(eqx.Module):
@@ -222,7 +237,11 @@ def _applied(response: Float[Array, "k k n"], jacobian: Float[Array, "k 6 n"]):
 
 
 def _outer(jacobian: Float[Array, "k 6 n"], pushes: list[Float[Array, "6 n"]]):
-    return added(jacobian[r][:, None] * push[None] for r, push in enumerate(pushes))
+    """The sum over items."""
+    items = range(jacobian.shape[2])
+    return added(
+        jacobian[r, :, None, c] * push[None, :, c] for r, push in enumerate(pushes) for c in items
+    )
 
 
 def _times(a: Float[Array, "3 3 ..."], b: Float[Array, "3 ..."]) -> Float[Array, "3 ..."]:

@@ -26,7 +26,7 @@ from ..math.rarely import if_any, where_any
 from .cone import ConeProblem, Units
 from .interior import InteriorTurn
 from .pressure import level
-from .rows import of_lane
+from .rows import each, of_lane
 from .tolerances import Tolerances
 from .turns import (
     Branch,
@@ -34,7 +34,6 @@ from .turns import (
     Semismooth,
     apply,
     curnier_map,
-    each,
     natural_map,
     project,
 )

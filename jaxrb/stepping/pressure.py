@@ -11,6 +11,8 @@ functions alone, so that it is enough to begin with one.
 
 from __future__ import annotations
 
+import math
+
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -19,13 +21,15 @@ from ..math.materialize import compute_once
 from ..math.rarely import if_any
 from .block_matrix import inverse6
 from .cone import ConeProblem
-from .rows import WORLD, added, take, total
+from .rows import WORLD, added, each, over_groups, take, total
 
 # What is no impulse and no velocity; and what is added, of the trace, to normal equations that have
 # no unique solution: a power of the precision.
 _NONE = 0.6
 # How often their solution is refined: to round-off, and so that what is added leaves no trace.
 _REFINED = 2
+# So many faces are looked at together, or fewer of many lanes: what is computed stays in the cache.
+_FACES, _NUMBERS = 8, 64
 
 
 def _sliding(problem: ConeProblem, p, u, pairs):
@@ -42,18 +46,33 @@ def _sliding(problem: ConeProblem, p, u, pairs):
     return slides, bears, touches
 
 
-def _linear(problem: ConeProblem, p, bears, touches, pairs):
-    """The linear functions closest to given normal impulses, at each contact; nothing where they
-    are negative.
+def _linear(problem: ConeProblem, p, slides, bears, touches, pairs):
+    """The linear functions closest to given normal impulses, at each contact of a pair that
+    slides; nothing where they are negative.
 
     Whatever three corners of four bear, there is a linear function of that; but they bear all only
     if it is negative at the fourth, and a fourth at which it is negative bears nothing.
     """
-    rows = _balanced(basis(problem), pairs)
-    normal = jnp.where(problem.active, p[0], 0.0)
-    found = compute_once(_fitted(rows, normal, bears, pairs))
-    found = _fitted(rows, normal, touches & (found > _none(p)), pairs)
-    return jnp.maximum(found, 0.0)
+    table, owner = pairs
+    n, faces = len(owner), np.flatnonzero((table < len(owner)).sum(axis=1) > 3)
+    all_rows, normal = basis(problem), jnp.where(problem.active, p[0], 0.0)
+
+    def fit(these, items, found):
+        some = lambda leaf: jnp.take(leaf, items, axis=-1 - lanes, mode="clip")  # noqa: E731
+        there = (items < n).reshape(*items.shape, *(1,) * lanes)
+        load = jnp.where(there, some(normal), 0.0)
+        rows = _balanced(some(all_rows), there)
+        own = compute_once(_fitted(rows, load, some(bears) & there))
+        own = _fitted(rows, load, some(touches) & there & (own > _none(p)))
+        return found.at[these].set(jnp.maximum(jnp.moveaxis(own, 1, 0), 0.0))
+
+    lanes = normal.ndim - 1
+    found = jnp.zeros((len(faces), table.shape[1], *normal.shape[1:]), normal.dtype)
+    at_once = min(_FACES, max(1, _NUMBERS // math.prod(normal.shape[1:])))
+    found = over_groups(fit, table[faces], slides, found, at_once)
+    places = np.zeros(n + 1, int)
+    places[table[faces]] = np.arange(found.shape[0] * found.shape[1]).reshape(found.shape[:2])
+    return take(found.reshape(-1, *normal.shape[1:]), places[:n], 0)
 
 
 def _none(p: Float[Array, "..."]) -> float:
@@ -61,45 +80,50 @@ def _none(p: Float[Array, "..."]) -> float:
     return float(jnp.finfo(p.dtype).eps) ** _NONE
 
 
-def _fitted(rows, n, pressed, pairs):
-    """G_n y of each contact, for the y with which those that are pressed push the bodies as given
-    normal impulses of any do."""
-    table, owner = pairs
+def _fitted(rows, n, pressed):
+    """G_n y of each contact of a pair, for the y with which those that are pressed push the bodies
+    as given normal impulses of any do."""
     g = jnp.where(pressed[None], rows, 0.0)
-    normal = total(g[:, None] * g[None], table, 2)
+    normal = _summed(g[:, None] * g[None], 2)
     trace = added(normal[k, k] for k in range(6))
     ridge = jnp.where(trace > 0, _none(n) * trace, 1.0)
     unit = jnp.eye(6).astype(n.dtype).reshape(6, 6, *(1,) * trace.ndim)
-    right = total(rows * n[None], table, 1)
+    right = _summed(rows * n[None], 1)
     inverse = inverse6(normal + ridge[None, None] * unit)
     times = lambda x: added(inverse[:, k] * x[k][None] for k in range(6))  # noqa: E731
     y = times(right)
     for _ in range(_REFINED):
         y = y + times(right - added(normal[:, k] * y[k][None] for k in range(6)))
-    return jnp.sum(rows * take(y, owner, 1), axis=0)
+    return added(rows[k] * y[k][None] for k in range(6))
 
 
-def _balanced(rows, pairs):
+def _balanced(rows, there):
     """Rows whose levers are from their middle and of size one: other parameters of the same
     functions. As they are, those of a small face would count less than the ridge."""
-    table, owner = pairs
-    count = total(jnp.ones_like(rows[:1]), table, 1)
-    normal, middle = jnp.split(take(total(rows, table, 1) / count, owner, 1), 2)
-    levers = rows[3:] - middle * jnp.sum(rows[:3] * normal, axis=0)[None]
-    square = take(total(jnp.sum(levers**2, axis=0)[None], table, 1) / count, owner, 1)
+    rows = jnp.where(there[None], rows, 0.0)
+    count = jnp.sum(jnp.where(there, 1.0, 0.0).astype(rows.dtype), axis=0)
+    normal, middle = jnp.split(_summed(rows, 1) / count[None], 2)
+    levers = rows[3:] - middle[:, None] * added(rows[k] * normal[k][None] for k in range(3))[None]
+    square = _summed(jnp.where(there, added(lever**2 for lever in levers), 0.0), 0) / count
     # Of places that are one to round-off they stay small.
-    square = square + jnp.finfo(rows.dtype).eps * jnp.sum(middle**2, axis=0)[None]
+    square = square + jnp.finfo(rows.dtype).eps * jnp.sum(middle**2, axis=0)
     size = jnp.sqrt(jnp.where(square > 0, square, 1.0))
-    return jnp.concatenate([rows[:3], levers / size])
+    return jnp.concatenate([rows[:3], levers / size[None, None]])
+
+
+def _summed(array, axis: int):
+    """Over the contacts of a pair."""
+    return added(jnp.take(array, k, axis=axis) for k in range(array.shape[axis]))
 
 
 def basis(problem: ConeProblem) -> Float[Array, "6 n_contacts"]:
     """The normal's row of each contact for the one of its bodies that moves, G_n, by which
     semismooth turns change pressures."""
-    first, second = problem.contact_rates.jacobians
-    moves = np.array([a != WORLD for a, _ in problem.contacts.links.sides])
-    moves = moves.reshape(-1, *(1,) * (first.ndim - 3))
-    return jnp.where(moves[None], first[0], second[0])
+    rates = problem.contact_rates
+    direction, levers = rates.direction[0], [lever[0] for lever in rates.levers]
+    moves = each(np.array([a != WORLD for a, _ in rates.links.sides]), direction[0])[None]
+    signed = jnp.where(moves, direction, -direction)
+    return jnp.concatenate([signed, jnp.where(moves, levers[0], -levers[1])])
 
 
 def level(problem: ConeProblem, p, u):
@@ -112,7 +136,7 @@ def level(problem: ConeProblem, p, u):
     slides, bears, touches = _sliding(problem, p, u, pairs)
 
     def levelled(p):
-        n = jnp.where(slides, _linear(problem, p, bears, touches, pairs), p[0])
+        n = jnp.where(slides, _linear(problem, p, slides, bears, touches, pairs), p[0])
         n = problem.follow(n)
         # Friction goes with the pressure.
         scaled = problem.follow(slides) & (p[0] > 0)

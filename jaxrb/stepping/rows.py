@@ -10,22 +10,27 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from ..math import Quat, Vec3, rotate
 from ..math.materialize import compute_once
+from ..math.rarely import any_of_batch
+from ..math.selection import first_that_hold
 
 # The body of a side that does not move.
 WORLD = -1
 # Sums of more terms are products with a matrix of zeros and ones.
 _MANY = 8
+# So few groups are written out, whether they are needed or not.
+_SHORT = 3
 
 
 class Links:
@@ -69,6 +74,15 @@ class Links:
         return first, second
 
     @cached_property
+    def of_sides(self) -> tuple[np.ndarray, np.ndarray]:
+        """The items between the same two bodies, or a body and the world, as a table; and, of each
+        of its rows, these two, as in `columns`."""
+        if not self.sides:
+            return np.zeros((0, 0), int), np.zeros((0, 2), int)
+        sides, owner = np.unique(self.columns.T, axis=0, return_inverse=True)
+        return group(owner.reshape(-1), len(sides)), sides
+
+    @cached_property
     def of_pairs(self) -> tuple[np.ndarray, np.ndarray] | None:
         """The items of each pair of bodies as a table, and the pair of each item; None where no
         pair has more than three, which are independent. A single item counts as a pair."""
@@ -90,6 +104,66 @@ def group(owner: np.ndarray, n_owners: int) -> np.ndarray:
     for row, items in zip(table, rows, strict=True):
         row[: len(items)] = items
     return table
+
+
+def over_groups(
+    function: Callable[[Any, Any, Any], Any],
+    table: np.ndarray,
+    needed: Bool[Array, " n_items"],
+    carry: Any,
+    at_once: int = 0,
+) -> Any:
+    """A loop over groups of items, of those that are needed in any lane.
+
+    Of many bodies few are near each other: a turn costs as much as the groups that touch.
+
+    Args:
+        function: of the number of a group, its items, which may be filled up with the number of
+            all items, and what is carried; gives what is carried on.
+        table: the items of each group, as of `group`.
+        needed: which items are, of every lane, if there are any.
+        carry: at the start.
+        at_once: how many groups the function is given, as arrays of numbers and, with these as
+            their second axis, items; some may come twice. By default one, without such an axis.
+    """
+    if len(table) <= _SHORT and not at_once:
+        for k, items in enumerate(table):
+            carry = function(k, items, carry)
+        return carry
+    if len(table) <= at_once:
+        return function(np.arange(len(table)), table.T, carry)
+    own = jnp.append(jnp.any(needed, axis=tuple(range(1, needed.ndim))), False)
+    wanted = any_of_batch(jnp.any(own[table], axis=1))
+    size = max(at_once, 1)
+    numbers = first_that_hold(wanted, -(-len(table) // size) * size)
+
+    def turn(k, carry):
+        if not at_once:
+            return function(numbers[k], jnp.asarray(table, jnp.int32)[numbers[k]], carry)
+        own = jax.lax.dynamic_slice_in_dim(numbers, k * size, size)
+        return function(own, jnp.asarray(table.T, jnp.int32)[:, own], carry)
+
+    rounds = (jnp.sum(wanted, dtype=jnp.int32) + size - 1) // size
+    return jax.lax.fori_loop(0, rounds, turn, carry)
+
+
+def entry(table: np.ndarray, k):
+    """An entry of a table of numbers, known beforehand or not."""
+    if isinstance(k, int | np.integer):
+        return table[k].item()
+    return jnp.asarray(table, np.bool_ if table.dtype == np.bool_ else np.int32)[k]
+
+
+def at_place(a: Array, k) -> Array:
+    """An entry along the first axis, whose number may be known beforehand."""
+    return a[k] if isinstance(k, int) else jax.lax.dynamic_index_in_dim(a, k, 0, keepdims=False)
+
+
+def put_at(a: Array, k, value: Array) -> Array:
+    """With another entry there."""
+    if isinstance(k, int):
+        return a.at[k].set(value)
+    return jax.lax.dynamic_update_index_in_dim(a, value, k, 0)
 
 
 def take(array: Float[Array, "..."], index: np.ndarray, axis: int) -> Float[Array, "..."]:
@@ -123,6 +197,11 @@ def added(parts: Iterable[Array]) -> Array:
     return functools.reduce(operator.add, parts)
 
 
+def each(mask, like: Float[Array, " n ..."]):
+    """What is known of every item, for arrays that may have axes of lanes."""
+    return mask.reshape(-1, *(1,) * (like.ndim - 1))
+
+
 def of_lane(number: Array, like: Array) -> Array:
     """A number of each lane with as many axes as an array."""
     return jnp.expand_dims(number, range(like.ndim - number.ndim))
@@ -146,6 +225,12 @@ class Rows(eqx.Module):
     direction: Float[Array, "rows 3 n_items"]
     levers: tuple[Float[Array, "rows 3 n_items"], Float[Array, "rows 3 n_items"]]
     links: Links = eqx.field(static=True)
+
+    def these(self, items) -> tuple[Float[Array, "rows 6 n"], Float[Array, "rows 6 n"]]:
+        """The Jacobians of some items; numbers beyond the last stand for the last."""
+        some = lambda leaf: jnp.take(leaf, items, axis=2, mode="clip")  # noqa: E731
+        chosen = some(self.direction), tuple(some(lever) for lever in self.levers)
+        return Rows(*chosen, self.links).jacobians
 
     @property
     def jacobians(self) -> tuple[Float[Array, "rows 6 n_items"], Float[Array, "rows 6 n_items"]]:

@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from ..math.safe import safe_sqrt
-from .rows import added, of_lane
+from .rows import added, each, of_lane
 
 # Of velocities and impulses without units: contacts that neither press nor approach by more are
 # open, or what they bear would be this over the proximal term.
@@ -185,11 +185,6 @@ class Complementarity(NamedTuple):
         two = jnp.where(active, 2.0, 0.0).astype(self.normal.dtype)
         count = jnp.maximum(jnp.sum(two, axis=axis), 1.0)
         return jnp.sum(jnp.where(active, self.normal + self.cone, 0.0), axis=axis) / count
-
-
-def each(mask: np.ndarray, like: Float[Array, " n_contacts ..."]) -> np.ndarray:
-    """What is known of every contact, for arrays that may have axes of lanes."""
-    return mask.reshape(-1, *(1,) * (like.ndim - 1))
 
 
 def dot2(a, b):
