@@ -1,9 +1,10 @@
 """Matrices of 6 x 6 blocks, one for each pair of bodies that act on each other, and their solution.
 
-Which blocks there are is known beforehand, so the elimination is planned in Python: an order of the
-bodies that fills in few blocks, and a list of products. They are carried out in loops, so that the
-program is as large for a hundred bodies as for three. No pivots are exchanged; the inverse of each
-diagonal block is formed, which is cheap, and what it lacks in digits one refinement gives back.
+Which blocks there may be is known beforehand, so the elimination is planned in Python: an order of
+the bodies that fills in few blocks, and a list of products. They are carried out in loops, so that
+the program is as large for a hundred bodies as for three, and those of blocks that are zero in all
+lanes are left out. No pivots are exchanged; the inverse of each diagonal block is formed, which is
+cheap, and what it lacks in digits one refinement gives back.
 
 Blocks have shape (n_blocks, 6, 6, ...) with axes of lanes at the end.
 """
@@ -11,13 +12,14 @@ Blocks have shape (n_blocks, 6, 6, ...) with axes of lanes at the end.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import cached_property, partial
+from functools import cached_property
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
+from ..math.selection import first_that_hold
 from .rows import added, at_place, entry, put_at
 
 # Loops of fewer turns are written out.
@@ -97,40 +99,56 @@ class Elimination:
         )
 
     @cached_property
-    def _sweeps(self):
-        """Of the substitutions: (block, body changed, body read), forwards and backwards, and of
-        each body in turn where its own end."""
+    def _sweep(self) -> np.ndarray:
+        """Of the substitution: (block, body changed, body read). Diagonal blocks, which are
+        inverted, replace what they multiply, from others the product is subtracted."""
         order, later = self._plan
         at = self.blocks
-        forward, backward, below, right = [], [], [0], [0]
+        forward, backward = [], []
         for body in order:
             forward += [(at[i, body], i, body) for i in later[body]]
-            below.append(len(forward))
         for body in reversed(order):
-            backward += [(at[body, j], body, j) for j in later[body]]
-            right.append(len(backward))
-        forward, backward = (np.array(ops, int).reshape(-1, 3) for ops in (forward, backward))
-        return forward, backward, np.array(below), np.array(right)
+            backward += [(at[body, j], body, j) for j in later[body]] + [(body, body, body)]
+        return np.array(forward + backward, int)
 
     def factor(self, matrix: Float[Array, "n_blocks 6 6 ..."]) -> Float[Array, "n_blocks 6 6 ..."]:
         """The factors L (unit diagonal) and U in place of the blocks, diagonal ones inverted."""
         order, divide, update, ends = self._operations
+        own = both = None
+        if self.n_bodies > _SHORT:
+            filled = self._filled(matrix)
+            own, both = filled[divide[:, 0]], filled[update[:, 1]] & filled[update[:, 2]]
+        divide, before = listed(divide, own)
+        update, earlier = listed(update, both)
+        columns, products = before[ends[:, 0]], earlier[ends[:, 1]]
 
         def eliminate(k, a):
             body = entry(order, k)
             a = put_at(a, body, inverse6(at_place(a, body)))
-            a = repeat(entry(ends[:, 0], k), entry(ends[:, 0], k + 1), column, a)
-            return repeat(entry(ends[:, 1], k), entry(ends[:, 1], k + 1), product, a)
+            a = repeat(entry(columns, k), entry(columns, k + 1), column, a)
+            return repeat(entry(products, k), entry(products, k + 1), product, a)
 
         def column(m, a):
-            block, body = entry(divide[:, 0], m), entry(divide[:, 1], m)
+            block, body = (entry(column, m) for column in divide)
             return put_at(a, block, _matmul(at_place(a, block), at_place(a, body)))
 
         def product(m, a):
-            target, left, right = (entry(update[:, c], m) for c in range(3))
-            return put_at(a, target, at_place(a, target) - _matmul(at_place(a, left), at_place(a, right)))
+            target, left, right = (entry(column, m) for column in update)
+            change = _matmul(at_place(a, left), at_place(a, right))
+            return put_at(a, target, at_place(a, target) - change)
 
         return repeat(0, self.n_bodies, eliminate, matrix)
+
+    def _filled(self, matrix) -> Bool[Array, " n_blocks"]:
+        """Which factors of a matrix are not zero in all lanes."""
+        _, _, update, ends = self._operations
+        turns = np.repeat(np.arange(self.n_bodies), np.diff(ends[:, 1]))
+        target, left, right = update.T
+
+        def fill(k, filled):
+            return filled.at[target].max(filled[left] & filled[right] & (turns == k))
+
+        return jax.lax.fori_loop(0, self.n_bodies, fill, _not_zero(matrix))
 
     def solve(
         self,
@@ -139,37 +157,36 @@ class Elimination:
         transposed: bool = False,
     ) -> Float[Array, "6 n_bodies ..."]:
         """The solution of the factored matrix, or of its transpose."""
-        order = np.array(self._plan[0])
-        forward, backward, below, beyond = self._sweeps
-        x = jnp.moveaxis(right, 1, 0)
+        sweep, x = self._sweep, jnp.moveaxis(right, 1, 0)
         if transposed:
-            # U^T is solved from the first body on, and L^T back from the last.
-            forward, backward = (ops[::-1, [0, 2, 1]] for ops in (backward, forward))
-            below, beyond = (ends[-1] - ends[::-1] for ends in (beyond, below))
+            sweep = sweep[::-1, [0, 2, 1]]
+        needed = None if self.n_bodies <= _SHORT else _not_zero(factors)[sweep[:, 0]]
+        sweep, before = listed(sweep, needed)
 
-        def multiply(a, b):
-            return _matvec(jnp.swapaxes(a, 0, 1) if transposed else a, b)
+        def step(m, x):
+            block, changed, read = (entry(column, m) for column in sweep)
+            factor = at_place(factors, block)
+            factor = jnp.swapaxes(factor, 0, 1) if transposed else factor
+            product = _matvec(factor, at_place(x, read))
+            following = jnp.where(block < self.n_bodies, product, at_place(x, changed) - product)
+            return put_at(x, changed, following)
 
-        def step(ops, m, x):
-            block, changed, read = (entry(ops[:, c], m) for c in range(3))
-            return put_at(x, changed, at_place(x, changed) - multiply(at_place(factors, block), at_place(x, read)))
+        return jnp.moveaxis(repeat(0, before[-1], step, x), 0, 1)
 
-        def own(body, x):
-            return put_at(x, body, multiply(at_place(factors, body), at_place(x, body)))
 
-        def down(k, x):
-            body = entry(order, k)
-            if transposed:
-                x = own(body, x)
-            return repeat(entry(below, k), entry(below, k + 1), partial(step, forward), x)
+def _not_zero(blocks: Float[Array, "n_blocks 6 6 ..."]) -> Bool[Array, " n_blocks"]:
+    """Which are not zero, in any lane: of many bodies few act on each other."""
+    return jnp.any(blocks != 0, axis=tuple(range(1, blocks.ndim)))
 
-        def up(k, x):
-            body = entry(order[::-1], k)
-            x = repeat(entry(beyond, k), entry(beyond, k + 1), partial(step, backward), x)
-            return x if transposed else own(body, x)
 
-        x = repeat(0, self.n_bodies, down, x)
-        return jnp.moveaxis(repeat(0, self.n_bodies, up, x), 0, 1)
+def listed(operations: np.ndarray, needed: Bool[Array, " n_operations"] | None):
+    """Of operations in a row those that are needed, all by default, by columns; and how many of
+    them come before each."""
+    if needed is None or not len(operations):
+        return tuple(operations.T), np.arange(len(operations) + 1)
+    before = jnp.cumsum(jnp.append(False, needed), dtype=jnp.int32)
+    places = first_that_hold(needed, len(operations))
+    return tuple(jnp.asarray(column, jnp.int32)[places] for column in operations.T), before
 
 
 def repeat(start, end, function: Callable, carry):

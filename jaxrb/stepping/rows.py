@@ -147,11 +147,13 @@ def over_groups(
     return jax.lax.fori_loop(0, rounds, turn, carry)
 
 
-def entry(table: np.ndarray, k):
-    """An entry of a table of numbers, known beforehand or not."""
-    if isinstance(k, int | np.integer):
-        return table[k].item()
-    return jnp.asarray(table, np.bool_ if table.dtype == np.bool_ else np.int32)[k]
+def entry(table: np.ndarray | Array, k) -> Any:
+    """An entry of a table; both may be known beforehand or not."""
+    if isinstance(table, np.ndarray):
+        if isinstance(k, int | np.integer):
+            return table[k].item()
+        table = jnp.asarray(table, np.bool_ if table.dtype == np.bool_ else np.int32)
+    return table[k]
 
 
 def at_place(a: Array, k) -> Array:
