@@ -36,7 +36,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .block_matrix import Elimination
-from .rows import Rows, added, at_place, each, entry, moved, over_groups, put_at, take, total
+from .rows import Rows, added, at_place, entry, moved, over_needed, put_at, take, total
 
 
 class ConeProblem(eqx.Module):
@@ -139,6 +139,13 @@ class ConeProblem(eqx.Module):
         impulse = jnp.where(self.active[None], impulse, 0.0)
         return self.contacts.momentum(impulse) + self.joints.momentum(reaction[None])
 
+    def momentum_of_active(self, impulse, reaction) -> Float[Array, "6 n_bodies lanes"]:
+        """The same, of lanes, at the cost of the pairs of bodies that touch in any of them; not to
+        be differentiated."""
+        impulse = jnp.where(self.active[None], impulse, 0.0)
+        pushed = self.contacts.momentum_of(impulse, self.active)
+        return pushed + self.joints.momentum(reaction[None])
+
     def velocity(self, impulse, reaction) -> Float[Array, "6 n_bodies"]:
         """v after impulses [N s]."""
         return self.free + self.over_mass(self.momentum(impulse, reaction))
@@ -196,16 +203,14 @@ class ConeProblem(eqx.Module):
 
     def _added(self, blocks, rows: Rows, rates: Rows, response, needed):
         """Blocks with G^T D G of items added, of one pair of bodies after another."""
-        table, sides = rows.links.of_sides
-        numbers, n = self.elimination.blocks, len(rows.links)
+        runs, numbers = rows.links.runs, self.elimination.blocks
+        sides, n = runs.sides, rows.links.n_bodies
         places = [[numbers.get(pair, len(numbers)) for pair in product(ab, ab)] for ab in sides]
-        places, both = np.array(places, int).reshape(-1, 4), (sides < rows.links.n_bodies).all(1)
+        places, both = np.array(places, int).reshape(-1, 4), np.max(sides, axis=1, initial=0) < n
 
-        def add(k, items, blocks):
-            own = jnp.take(response, items, axis=2, mode="clip")
-            own = jnp.where(each(items < n, own[0, 0]), own, 0.0)
-            acting = rows.these(items)
-            pushes = [_applied(own, jacobian) for jacobian in rates.these(items)]
+        def add(k, blocks):
+            own, acting = runs.own(k, response, 2), rows.of_run(k)
+            pushes = [_applied(own, jacobian) for jacobian in rates.of_run(k)]
 
             def put(which, blocks):
                 for acts, moves in which:
@@ -220,7 +225,7 @@ class ConeProblem(eqx.Module):
                 return across(blocks) if both.any() else blocks
             return jax.lax.cond(entry(both, k), across, lambda blocks: blocks, blocks)
 
-        return over_groups(add, table, needed, blocks)
+        return over_needed(add, runs.needed(needed), blocks)
 
 
 class Units(eqx.Module):

@@ -83,7 +83,10 @@ class _State(NamedTuple):
 
 def _velocity(problem: ConeProblem, units: Units, p, q):
     """Velocities after impulses without units, and those at contacts and of joint rows."""
-    v = problem.velocity(units.impulse[None] * p, units.reaction * q)
+    given = units.impulse[None] * p, units.reaction * q
+    # Under `vmap`, without lanes of its own, nothing is left out.
+    momentum = problem.momentum_of_active if p.ndim > 2 else problem.momentum
+    v = problem.free + problem.over_mass(momentum(*given))
     u, w = problem.contact_velocity(v), problem.joint_velocity(v)
     return v, u / units.speed[None], w / units.speed
 
@@ -228,7 +231,9 @@ class _Response(NamedTuple):
         """The step that impulses would make, of which velocities take back a part: the changes of
         the velocities of contacts, of impulses and of reactions."""
         problem, units, plan = self.problem, self.units, self.problem.elimination
-        right = problem.momentum(units.impulse[None] * constant, units.reaction * reaction)
+        right = problem.momentum_of_active(
+            units.impulse[None] * constant, units.reaction * reaction
+        )
         dv = plan.solve(self.factors, right)
         dv = dv + plan.solve(self.factors, right - self._times(dv))
         du = problem.contact_rates.velocity(dv) / units.speed[None]
@@ -247,7 +252,7 @@ class _Response(NamedTuple):
     def _times(self, dv):
         through = apply(self._through, self.problem.contact_rates.velocity(dv))
         rows = self._rows * self.problem.joint_rates.velocity(dv)[0]
-        return self.problem.times_mass(dv) + self.problem.momentum(through, rows)
+        return self.problem.times_mass(dv) + self.problem.momentum_of_active(through, rows)
 
 
 def _next(

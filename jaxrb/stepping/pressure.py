@@ -21,7 +21,7 @@ from ..math.materialize import compute_once
 from ..math.rarely import if_any
 from .block_matrix import inverse6
 from .cone import ConeProblem
-from .rows import WORLD, added, each, over_groups, take, total
+from .rows import WORLD, added, each, over_needed, take, total
 
 # What is no impulse and no velocity; and what is added, of the trace, to normal equations that have
 # no unique solution: a power of the precision.
@@ -57,7 +57,8 @@ def _linear(problem: ConeProblem, p, slides, bears, touches, pairs):
     n, faces = len(owner), np.flatnonzero((table < len(owner)).sum(axis=1) > 3)
     all_rows, normal = basis(problem), jnp.where(problem.active, p[0], 0.0)
 
-    def fit(these, items, found):
+    def fit(these, found):
+        items = jnp.asarray(table[faces].T, jnp.int32)[:, these]
         some = lambda leaf: jnp.take(leaf, items, axis=-1 - lanes, mode="clip")  # noqa: E731
         there = (items < n).reshape(*items.shape, *(1,) * lanes)
         load = jnp.where(there, some(normal), 0.0)
@@ -69,7 +70,8 @@ def _linear(problem: ConeProblem, p, slides, bears, touches, pairs):
     lanes = normal.ndim - 1
     found = jnp.zeros((len(faces), table.shape[1], *normal.shape[1:]), normal.dtype)
     at_once = min(_FACES, max(1, _NUMBERS // math.prod(normal.shape[1:])))
-    found = over_groups(fit, table[faces], slides, found, at_once)
+    own = jnp.append(jnp.any(slides, axis=tuple(range(1, slides.ndim))), False)
+    found = over_needed(fit, jnp.any(own[table[faces]], axis=1), found, at_once)
     places = np.zeros(n + 1, int)
     places[table[faces]] = np.arange(found.shape[0] * found.shape[1]).reshape(found.shape[:2])
     return take(found.reshape(-1, *normal.shape[1:]), places[:n], 0)

@@ -8,6 +8,7 @@ or bodies; axes of lanes may follow, over which everything is elementwise.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import operator
 from collections.abc import Callable, Iterable, Sequence
@@ -31,6 +32,8 @@ WORLD = -1
 _MANY = 8
 # So few groups are written out, whether they are needed or not.
 _SHORT = 3
+# Of fewer lanes all items are looked at together, needed or not.
+_FEW_LANES = 8
 
 
 class Links:
@@ -74,13 +77,14 @@ class Links:
         return first, second
 
     @cached_property
-    def of_sides(self) -> tuple[np.ndarray, np.ndarray]:
-        """The items between the same two bodies, or a body and the world, as a table; and, of each
-        of its rows, these two, as in `columns`."""
-        if not self.sides:
-            return np.zeros((0, 0), int), np.zeros((0, 2), int)
-        sides, owner = np.unique(self.columns.T, axis=0, return_inverse=True)
-        return group(owner.reshape(-1), len(sides)), sides
+    def runs(self) -> Runs:
+        """The items in a row that act between the same bodies."""
+        columns = self.columns
+        changes = np.flatnonzero((columns[:, 1:] != columns[:, :-1]).any(axis=0)) + 1
+        ends = np.array([*changes, len(self)] if len(self) else [], int)
+        first = np.array([0, *changes] if len(self) else [], int)
+        width = int(max(ends - first, default=0))
+        return Runs(np.minimum(first, len(self) - width), first, ends, columns.T[first], width)
 
     @cached_property
     def of_pairs(self) -> tuple[np.ndarray, np.ndarray] | None:
@@ -106,42 +110,66 @@ def group(owner: np.ndarray, n_owners: int) -> np.ndarray:
     return table
 
 
-def over_groups(
-    function: Callable[[Any, Any, Any], Any],
-    table: np.ndarray,
-    needed: Bool[Array, " n_items"],
-    carry: Any,
-    at_once: int = 0,
-) -> Any:
-    """A loop over groups of items, of those that are needed in any lane.
+@dataclasses.dataclass(frozen=True)
+class Runs:
+    """Items in a row that act between the same bodies; all are read in slices of one width."""
 
-    Of many bodies few are near each other: a turn costs as much as the groups that touch.
+    start: np.ndarray  # of each slice
+    first: np.ndarray  # of its items, the first that belongs to the run
+    end: np.ndarray  # after the last one
+    sides: np.ndarray  # both bodies, as in `Links.columns`, shape (n_runs, 2)
+    width: int
+
+    def __len__(self):
+        return len(self.start)
+
+    def needed(self, items: Bool[Array, " n_items"]) -> Bool[Array, " n_runs"]:
+        """Which have an item that is needed, of every lane."""
+        own = jnp.any(items, axis=tuple(range(1, items.ndim)))
+        before = jnp.cumsum(jnp.append(False, own), dtype=jnp.int32)
+        return before[self.end] > before[self.first]
+
+    def slice(self, k, leaf: Array, axis: int) -> Array:
+        """Of numbers of all items those of one slice."""
+        return jax.lax.dynamic_slice_in_dim(leaf, entry(self.start, k), self.width, axis)
+
+    def own(self, k, leaf: Array, axis: int) -> Array:
+        """Likewise, zero where an item of the slice does not belong to the run."""
+        place = entry(self.start, k) + np.arange(self.width, dtype=np.int32)
+        belongs = (place >= entry(self.first, k)) & (place < entry(self.end, k))
+        shape = [1] * leaf.ndim
+        shape[axis] = self.width
+        return jnp.where(belongs.reshape(shape), self.slice(k, leaf, axis), 0.0)
+
+
+def over_needed(
+    function: Callable[[Any, Any], Any], needed: Bool[Array, " n"], carry: Any, at_once: int = 0
+) -> Any:
+    """A loop over those of a row of things that are needed in any lane.
+
+    Of many bodies few are near each other: a turn costs as much as those that touch.
 
     Args:
-        function: of the number of a group, its items, which may be filled up with the number of
-            all items, and what is carried; gives what is carried on.
-        table: the items of each group, as of `group`.
-        needed: which items are, of every lane, if there are any.
+        function: of a number and what is carried; gives what is carried on.
+        needed: which numbers are.
         carry: at the start.
-        at_once: how many groups the function is given, as arrays of numbers and, with these as
-            their second axis, items; some may come twice. By default one, without such an axis.
+        at_once: of how many numbers the function is given an array, in which some may come twice;
+            by default of one number.
     """
-    if len(table) <= _SHORT and not at_once:
-        for k, items in enumerate(table):
-            carry = function(k, items, carry)
-        return carry
-    if len(table) <= at_once:
-        return function(np.arange(len(table)), table.T, carry)
-    own = jnp.append(jnp.any(needed, axis=tuple(range(1, needed.ndim))), False)
-    wanted = any_of_batch(jnp.any(own[table], axis=1))
     size = max(at_once, 1)
-    numbers = first_that_hold(wanted, -(-len(table) // size) * size)
+    count = len(needed)
+    if 0 < count <= at_once:
+        return function(np.arange(count), carry)
+    if count <= _SHORT:
+        for k in range(count):
+            carry = function(k if not at_once else np.array([k]), carry)
+        return carry
+    wanted = any_of_batch(needed)
+    numbers = first_that_hold(wanted, -(-count // size) * size)
 
     def turn(k, carry):
-        if not at_once:
-            return function(numbers[k], jnp.asarray(table, jnp.int32)[numbers[k]], carry)
         own = jax.lax.dynamic_slice_in_dim(numbers, k * size, size)
-        return function(own, jnp.asarray(table.T, jnp.int32)[:, own], carry)
+        return function(own if at_once else own[0], carry)
 
     rounds = (jnp.sum(wanted, dtype=jnp.int32) + size - 1) // size
     return jax.lax.fori_loop(0, rounds, turn, carry)
@@ -228,11 +256,11 @@ class Rows(eqx.Module):
     levers: tuple[Float[Array, "rows 3 n_items"], Float[Array, "rows 3 n_items"]]
     links: Links = eqx.field(static=True)
 
-    def these(self, items) -> tuple[Float[Array, "rows 6 n"], Float[Array, "rows 6 n"]]:
-        """The Jacobians of some items; numbers beyond the last stand for the last."""
-        some = lambda leaf: jnp.take(leaf, items, axis=2, mode="clip")  # noqa: E731
-        chosen = some(self.direction), tuple(some(lever) for lever in self.levers)
-        return Rows(*chosen, self.links).jacobians
+    def of_run(self, k) -> tuple[Float[Array, "rows 6 n"], Float[Array, "rows 6 n"]]:
+        """The Jacobians of one slice of `Links.runs`."""
+        some = lambda leaf: self.links.runs.slice(k, leaf, 2)  # noqa: E731
+        levers = some(self.levers[0]), some(self.levers[1])
+        return Rows(some(self.direction), levers, self.links).jacobians
 
     @property
     def jacobians(self) -> tuple[Float[Array, "rows 6 n_items"], Float[Array, "rows 6 n_items"]]:
@@ -274,3 +302,28 @@ class Rows(eqx.Module):
         here, there = self.links.of_bodies
         own = total(jnp.concatenate([linear, first]), here, 1)
         return compute_once(own - total(jnp.concatenate([linear, second]), there, 1))
+
+    def momentum_of(
+        self, impulse: Float[Array, "rows n_items lanes"], needed: Bool[Array, "n_items lanes"]
+    ) -> Float[Array, "6 n_bodies lanes"]:
+        """As `momentum`, where only what is needed in any lane has impulses; not to be
+        differentiated. One after another they take as long for a few lanes as for one."""
+        runs, n = self.links.runs, self.links.n_bodies
+        if len(runs) <= _SHORT or impulse.shape[-1] < _FEW_LANES:
+            return self.momentum(impulse)
+
+        def add(k, total):
+            own = runs.own(k, impulse, 1)
+            for side, jacobian in enumerate(self.of_run(k)):
+                body = entry(runs.sides[:, side], k)
+                pushed = added(
+                    jacobian[r, :, c] * own[r, c][None]
+                    for r in range(len(own))
+                    for c in range(runs.width)
+                )
+                total = put_at(total, body, at_place(total, body) + pushed)
+            return total
+
+        # One more at the end, for the world.
+        total = jnp.zeros((n + 1, 6, *impulse.shape[2:]), impulse.dtype)
+        return jnp.moveaxis(over_needed(add, runs.needed(needed), total)[:n], 0, 1)
