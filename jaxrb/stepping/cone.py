@@ -219,11 +219,11 @@ class ConeProblem(eqx.Module):
                     blocks = put_at(blocks, at, at_place(blocks, at) + change)
                 return blocks
 
-            blocks = put(((0, 0), (1, 1)), blocks)
-            across = partial(put, ((0, 1), (1, 0)))
+            blocks = put(((0, 0),), blocks)
+            others = partial(put, ((1, 1), (0, 1), (1, 0)))
             if both.all() or not both.any():
-                return across(blocks) if both.any() else blocks
-            return jax.lax.cond(entry(both, k), across, lambda blocks: blocks, blocks)
+                return others(blocks) if both.any() else blocks
+            return jax.lax.cond(entry(both, k), others, lambda blocks: blocks, blocks)
 
         return over_needed(add, runs.needed(needed), blocks)
 

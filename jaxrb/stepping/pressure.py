@@ -21,7 +21,7 @@ from ..math.materialize import compute_once
 from ..math.rarely import if_any
 from .block_matrix import inverse6
 from .cone import ConeProblem
-from .rows import WORLD, added, each, over_needed, take, total
+from .rows import added, over_needed, take, total
 
 # What is no impulse and no velocity; and what is added, of the trace, to normal equations that have
 # no unique solution: a power of the precision.
@@ -58,14 +58,24 @@ def _linear(problem: ConeProblem, p, slides, bears, touches, pairs):
     all_rows, normal = basis(problem), jnp.where(problem.active, p[0], 0.0)
 
     def fit(these, found):
-        items = jnp.asarray(table[faces].T, jnp.int32)[:, these]
-        some = lambda leaf: jnp.take(leaf, items, axis=-1 - lanes, mode="clip")  # noqa: E731
+        known = isinstance(these, np.ndarray)
+        items = (
+            table[faces].T[:, these] if known else jnp.asarray(table[faces].T, jnp.int32)[:, these]
+        )
         there = (items < n).reshape(*items.shape, *(1,) * lanes)
+
+        def some(leaf):
+            flat = take(leaf, items.reshape(-1), leaf.ndim - 1 - lanes)
+            return flat.reshape(
+                *leaf.shape[: leaf.ndim - 1 - lanes], *items.shape, *normal.shape[1:]
+            )
+
         load = jnp.where(there, some(normal), 0.0)
         rows = _balanced(some(all_rows), there)
         own = compute_once(_fitted(rows, load, some(bears) & there))
         own = _fitted(rows, load, some(touches) & there & (own > _none(p)))
-        return found.at[these].set(jnp.maximum(jnp.moveaxis(own, 1, 0), 0.0))
+        own = jnp.maximum(jnp.moveaxis(own, 1, 0), 0.0)
+        return own if known and len(these) == len(faces) else found.at[these].set(own)
 
     lanes = normal.ndim - 1
     found = jnp.zeros((len(faces), table.shape[1], *normal.shape[1:]), normal.dtype)
@@ -119,13 +129,10 @@ def _summed(array, axis: int):
 
 
 def basis(problem: ConeProblem) -> Float[Array, "6 n_contacts"]:
-    """The normal's row of each contact for the one of its bodies that moves, G_n, by which
-    semismooth turns change pressures."""
+    """The normal's row of each contact for its first body, G_n, by which semismooth turns change
+    pressures."""
     rates = problem.contact_rates
-    direction, levers = rates.direction[0], [lever[0] for lever in rates.levers]
-    moves = each(np.array([a != WORLD for a, _ in rates.links.sides]), direction[0])[None]
-    signed = jnp.where(moves, direction, -direction)
-    return jnp.concatenate([signed, jnp.where(moves, levers[0], -levers[1])])
+    return jnp.concatenate([rates.direction[0], rates.levers[0][0]])
 
 
 def level(problem: ConeProblem, p, u):

@@ -40,13 +40,14 @@ class Links:
     """Which bodies each item acts between; hashable, a part of the program.
 
     Attributes:
-        sides: of each item its two bodies, or `WORLD`.
+        sides: of each item its two bodies, the second of which may be `WORLD`.
         n_bodies: of the world.
         single: how many items at the end are no points of a face.
     """
 
     def __init__(self, sides: Sequence[tuple[int, int]], n_bodies: int, single: int = 0):
         self.sides = tuple((int(a), int(b)) for a, b in sides)
+        assert all(a != WORLD for a, _ in self.sides)
         self.n_bodies = n_bodies
         self.single = single
 
@@ -196,9 +197,10 @@ def put_at(a: Array, k, value: Array) -> Array:
     return jax.lax.dynamic_update_index_in_dim(a, value, k, 0)
 
 
-def take(array: Float[Array, "..."], index: np.ndarray, axis: int) -> Float[Array, "..."]:
-    """The entries of numbers known beforehand along an axis."""
-    if np.array_equal(index, np.arange(array.shape[axis])):
+def take(array: Float[Array, "..."], index: np.ndarray | Array, axis: int) -> Float[Array, "..."]:
+    """The entries of numbers along an axis, which are best known beforehand."""
+    known = isinstance(index, np.ndarray)
+    if known and np.array_equal(index, np.arange(array.shape[axis])):
         return array
     return jnp.take(array, index, axis=axis, mode="clip")
 
