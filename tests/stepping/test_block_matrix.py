@@ -14,10 +14,11 @@ LOOP = [*CHAIN, (0, 6)]
 GRID = [(0, 1), (1, 2), (3, 4), (4, 5), (0, 3), (1, 4), (2, 5), (1, 3)]
 
 
-def random_problem(n_bodies, links, lanes, seed):
-    """A matrix with the blocks of links, not symmetric, and its dense form."""
+def random_problem(n_bodies, links, lanes, seed, allowed=None):
+    """A matrix with the blocks of links, not symmetric, and its dense form; those of others that
+    are allowed are zero."""
     rng = np.random.default_rng(seed)
-    plan = Elimination(n_bodies, links)
+    plan = Elimination(n_bodies, allowed or links)
     blocks = np.zeros((len(plan.blocks), 6, 6, lanes))
     dense = np.zeros((lanes, 6 * n_bodies, 6 * n_bodies))
     present = {(k, k) for k in range(n_bodies)} | {p for i, j in links for p in ((i, j), (j, i))}
@@ -51,6 +52,18 @@ def test_solution_is_that_of_the_dense_matrix(n_bodies, links, transposed):
         matrix = dense[lane].T if transposed else dense[lane]
         expected = np.linalg.solve(matrix, right[:, :, lane].T.reshape(-1))
         # Diagonal blocks dominate: no digits are lost but by round-off.
+        np.testing.assert_allclose(found[:, :, lane].T.reshape(-1), expected, atol=1e-14)
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("links", [[], CHAIN, LOOP, [(1, 5), (0, 5), (3, 6)]])
+def test_blocks_that_are_zero_fill_in_where_they_must(links, transposed):
+    every = list(itertools.combinations(range(7), 2))
+    plan, blocks, dense, right = random_problem(7, links, 3, 5, every)
+    found = plan.solve(plan.factor(jnp.asarray(blocks)), jnp.asarray(right), transposed)
+    for lane in range(3):
+        matrix = dense[lane].T if transposed else dense[lane]
+        expected = np.linalg.solve(matrix, right[:, :, lane].T.reshape(-1))
         np.testing.assert_allclose(found[:, :, lane].T.reshape(-1), expected, atol=1e-14)
 
 
