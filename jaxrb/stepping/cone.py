@@ -139,9 +139,9 @@ class ConeProblem(eqx.Module):
         impulse = jnp.where(self.active[None], impulse, 0.0)
         return self.contacts.momentum(impulse) + self.joints.momentum(reaction[None])
 
-    def momentum_of_active(self, impulse, reaction) -> Float[Array, "6 n_bodies lanes"]:
-        """The same, of lanes, at the cost of the pairs of bodies that touch in any of them; not to
-        be differentiated."""
+    def momentum_of_active(self, impulse, reaction) -> Float[Array, "6 n_bodies"]:
+        """The same at the cost of the pairs of bodies that touch in any lane; not to be
+        differentiated."""
         impulse = jnp.where(self.active[None], impulse, 0.0)
         pushed = self.contacts.momentum_of(impulse, self.active)
         return pushed + self.joints.momentum(reaction[None])

@@ -83,10 +83,8 @@ class _State(NamedTuple):
 
 def _velocity(problem: ConeProblem, units: Units, p, q):
     """Velocities after impulses without units, and those at contacts and of joint rows."""
-    given = units.impulse[None] * p, units.reaction * q
-    # Under `vmap`, without lanes of its own, nothing is left out.
-    momentum = problem.momentum_of_active if p.ndim > 2 else problem.momentum
-    v = problem.free + problem.over_mass(momentum(*given))
+    momentum = problem.momentum_of_active(units.impulse[None] * p, units.reaction * q)
+    v = problem.free + problem.over_mass(momentum)
     u, w = problem.contact_velocity(v), problem.joint_velocity(v)
     return v, u / units.speed[None], w / units.speed
 

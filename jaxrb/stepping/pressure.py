@@ -54,21 +54,18 @@ def _linear(problem: ConeProblem, p, slides, bears, touches, pairs):
     if it is negative at the fourth, and a fourth at which it is negative bears nothing.
     """
     table, owner = pairs
-    n, faces = len(owner), np.flatnonzero((table < len(owner)).sum(axis=1) > 3)
+    n, faces = len(owner), table[(table < len(owner)).sum(axis=1) > 3]
     all_rows, normal = basis(problem), jnp.where(problem.active, p[0], 0.0)
 
     def fit(these, found):
         known = isinstance(these, np.ndarray)
-        items = (
-            table[faces].T[:, these] if known else jnp.asarray(table[faces].T, jnp.int32)[:, these]
-        )
+        items = (faces if known else jnp.asarray(faces, jnp.int32))[these].T
         there = (items < n).reshape(*items.shape, *(1,) * lanes)
 
         def some(leaf):
-            flat = take(leaf, items.reshape(-1), leaf.ndim - 1 - lanes)
-            return flat.reshape(
-                *leaf.shape[: leaf.ndim - 1 - lanes], *items.shape, *normal.shape[1:]
-            )
+            axis = leaf.ndim - 1 - lanes
+            flat = take(leaf, items.reshape(-1), axis)
+            return flat.reshape(*leaf.shape[:axis], *items.shape, *leaf.shape[axis + 1 :])
 
         load = jnp.where(there, some(normal), 0.0)
         rows = _balanced(some(all_rows), there)
@@ -81,9 +78,9 @@ def _linear(problem: ConeProblem, p, slides, bears, touches, pairs):
     found = jnp.zeros((len(faces), table.shape[1], *normal.shape[1:]), normal.dtype)
     at_once = min(_FACES, max(1, _NUMBERS // math.prod(normal.shape[1:])))
     own = jnp.append(jnp.any(slides, axis=tuple(range(1, slides.ndim))), False)
-    found = over_needed(fit, jnp.any(own[table[faces]], axis=1), found, at_once)
+    found = over_needed(fit, jnp.any(own[faces], axis=1), found, at_once)
     places = np.zeros(n + 1, int)
-    places[table[faces]] = np.arange(found.shape[0] * found.shape[1]).reshape(found.shape[:2])
+    places[faces] = np.arange(found.shape[0] * found.shape[1]).reshape(found.shape[:2])
     return take(found.reshape(-1, *normal.shape[1:]), places[:n], 0)
 
 

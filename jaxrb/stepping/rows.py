@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
@@ -261,15 +262,7 @@ class Rows(eqx.Module):
     def of_run(self, k) -> tuple[Float[Array, "rows 6 n"], Float[Array, "rows 6 n"]]:
         """The Jacobians of one slice of `Links.runs`."""
         some = lambda leaf: self.links.runs.slice(k, leaf, 2)  # noqa: E731
-        levers = some(self.levers[0]), some(self.levers[1])
-        return Rows(some(self.direction), levers, self.links).jacobians
-
-    @property
-    def jacobians(self) -> tuple[Float[Array, "rows 6 n_items"], Float[Array, "rows 6 n_items"]]:
-        """Of the velocities of the rows by those of both bodies."""
-        first, second = self.levers
-        here = jnp.concatenate([self.direction, first], axis=1)
-        return here, -jnp.concatenate([self.direction, second], axis=1)
+        return jacobians(some(self.direction), some(self.levers[0]), some(self.levers[1]))
 
     def velocity(self, v: Float[Array, "6 n_bodies"]) -> Float[Array, "rows n_items"]:
         """Of the first body relative to the second, along each row: G v."""
@@ -306,12 +299,13 @@ class Rows(eqx.Module):
         return compute_once(own - total(jnp.concatenate([linear, second]), there, 1))
 
     def momentum_of(
-        self, impulse: Float[Array, "rows n_items lanes"], needed: Bool[Array, "n_items lanes"]
-    ) -> Float[Array, "6 n_bodies lanes"]:
+        self, impulse: Float[Array, "rows n_items"], needed: Bool[Array, " n_items"]
+    ) -> Float[Array, "6 n_bodies"]:
         """As `momentum`, where only what is needed in any lane has impulses; not to be
-        differentiated. One after another they take as long for a few lanes as for one."""
+        differentiated. One run after another takes as long for a few lanes as for one: of fewer,
+        or of none, as under `vmap`, nothing is left out."""
         runs, n = self.links.runs, self.links.n_bodies
-        if len(runs) <= _SHORT or impulse.shape[-1] < _FEW_LANES:
+        if len(runs) <= _SHORT or math.prod(impulse.shape[2:]) < _FEW_LANES:
             return self.momentum(impulse)
 
         def add(k, total):
@@ -329,3 +323,10 @@ class Rows(eqx.Module):
         # One more at the end, for the world.
         total = jnp.zeros((n + 1, 6, *impulse.shape[2:]), impulse.dtype)
         return jnp.moveaxis(over_needed(add, runs.needed(needed), total)[:n], 0, 1)
+
+
+def jacobians(direction, first, second) -> tuple[Array, Array]:
+    """Of the velocities of rows by those of both bodies, with the levers of each: shape
+    (rows, 6, n_items)."""
+    here = jnp.concatenate([direction, first], axis=1)
+    return here, -jnp.concatenate([direction, second], axis=1)
