@@ -29,6 +29,7 @@ from .cone import ConeProblem, inverse3
 from .cone_solver import residual_at, search
 from .contact_rows import ContactRows, gyroscopic, pushed
 from .linearized import Linearized
+from .rows import Rows
 from .scene import Impulse, Scene
 from .solve_cone import answer
 from .tolerances import Tolerances
@@ -233,19 +234,23 @@ def _displaced(
     moved = jnp.concatenate([(opened / time)[None], slip[1:]])
     moved = Impulse(moved, scene.violation(step.phase) / time)
     before = problem.contact_velocity(problem.free) - rows.drift
-    turned = scene.seen_from(after, rows, _turned(before, moved.contact))
+    # What slips by no more than problems are solved to sticks, and has no direction of slip.
+    speeds = jnp.where(held[None], before, 0.0), momentum[:3] / problem.mass[None]
+    fastest = jnp.maximum(*(jnp.max(jnp.abs(speed), initial=0.0) for speed in speeds))
+    least = jax.lax.stop_gradient(Tolerances.of(fastest.dtype).allowed * fastest)
+    turned = scene.seen_from(after, rows, _turned(before, moved.contact, least))
     return _Displaced(step.phase, contacts, after, moved, turned, step)
 
 
-def _turned(before, moved) -> Float[Array, "3 n_contacts"]:
+def _turned(before, moved, least) -> Float[Array, "3 n_contacts"]:
     """What is added to the slip at the end of a step, so that its friction has the direction of
     the mean slip, as that at the start has.
 
     With the slip at the end itself friction would be that of a quarter of a step later, and where
     the slip turns the error of the first order. The slips before and after the step lie on either
     side of the mean one d; what the one before has across d is added. It fades where the slip turns
-    by much in a step, as before it ends, and is nothing where the contact sticks: friction stops
-    what slides where it would.
+    by much in a step, as before it ends, and is nothing where the contact sticks, that is slips by
+    less than the least speed: friction stops what slides where it would.
     """
     u, d = before[1:], moved[1:]
     # Fourth powers are taken of numbers of size one, lest they underflow.
@@ -255,7 +260,7 @@ def _turned(before, moved) -> Float[Array, "3 n_contacts"]:
     square = jnp.sum(d * d, axis=0)
     along = jnp.sum(u * d, axis=0)
     across = jnp.maximum(square * jnp.sum(u * u, axis=0) - along * along, 0.0)
-    slides = square > jnp.finfo(size.dtype).eps ** 2
+    slides = jnp.sqrt(jax.lax.stop_gradient(square)) * size > least
     # What u has across d is u - d along/square, and its square is across/square.
     whole = jnp.where(slides, square * square + across, 1.0)
     part = jnp.where(slides, size * square / whole, 0.0)
@@ -284,10 +289,10 @@ def _problem(
     inertia = plain.inertia + 0.5 * duration * turning
     plain = dataclasses.replace(plain, inertia=inertia, inverse_inertia=inverse3(inertia))
     end, moved = displaced.phase, displaced.moved
-    half, rolled = _half_turn(phase.orientation, end.orientation), rows.rolled(displaced.rows)
+    half = _half_turn(phase.orientation, end.orientation)
     plain = dataclasses.replace(
         plain,
-        contact_rates=rolled.displaced(displaced.rows, end).turned(half),
+        contact_rates=_displacing(rows, displaced, phase),
         joint_rates=scene.joint_rows(end).turned(half),
     )
     v = plain.velocity(*impulse)
@@ -296,6 +301,13 @@ def _problem(
         bias=moved.contact - plain.contact_velocity(v),
         drift=moved.joint - plain.joint_velocity(v),
     )
+
+
+def _displacing(rows: ContactRows, displaced: _Displaced, phase: Phase) -> Rows:
+    """The rows along which momenta at the start displace contacts."""
+    end = displaced.phase
+    displacing = rows.rolled(displaced.rows).displaced(displaced.rows, end)
+    return displacing.turned(_half_turn(phase.orientation, end.orientation))
 
 
 def _half_turn(start: Quat, end: Quat) -> Quat:
@@ -327,8 +339,9 @@ def _(flow, primals, tangents):
 
     def equations(x, t, duration, phase, rows, scene):
         known = linearized.impulses(x)
-        moved = _displaced(flow, known, t, duration, phase, rows, held, scene).moved
-        return linearized.equations(x, moved, scene.friction, scene.pressed(0.5 * duration))
+        displaced = _displaced(flow, known, t, duration, phase, rows, held, scene)
+        pressed, rates = scene.pressed(0.5 * duration), _displacing(rows, displaced, phase)
+        return linearized.equations(x, displaced.moved, scene.friction, pressed, rates)
 
     given = (t, duration, phase, rows, scene)
 

@@ -19,6 +19,8 @@ from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Float
 
 from .cone import ConeProblem, Units
+from .pressure import Shared
+from .rows import Rows
 from .scene import Impulse
 from .tolerances import Tolerances
 from .turns import Branch, Semismooth, apply, curnier_map
@@ -40,6 +42,7 @@ class Linearized(eqx.Module):
     units: Units
     branch: Branch
     law: Semismooth
+    shared: Shared | None
     factors: Float[Array, "n_blocks 6 6"]
     eps: float = eqx.field(static=True)
 
@@ -63,7 +66,7 @@ class Linearized(eqx.Module):
         stiff = units.reaction / (eps * units.speed)
         matrix = problem.matrix(scaled, stiff[None, None])
         factors = lanes_last(problem.elimination.factor)(matrix)
-        return Linearized(problem, units, branch, law, factors, eps)
+        return Linearized(problem, units, branch, law, Shared.of(problem, p, u), factors, eps)
 
     def flat(self, impulse: Impulse) -> Flat:
         """The unknowns of impulses [N s]."""
@@ -76,12 +79,16 @@ class Linearized(eqx.Module):
         p, q = self._split(x)
         return Impulse(p * self.units.impulse[None], q * self.units.reaction)
 
-    def equations(self, x: Flat, velocities: Impulse, friction, pressed) -> Flat:
+    def equations(self, x: Flat, velocities: Impulse, friction, pressed, rates: Rows) -> Flat:
         """What is zero at a solution, for velocities of contacts and joint rows [m/s], friction
         and the normal impulses that are known [N s]."""
         p, _ = self._split(x)
         u, w = velocities.contact / self.units.speed[None], velocities.joint / self.units.speed
-        missed = self._tied(curnier_map(p, u, friction, self.branch), p)
+        missed = curnier_map(p, u, friction, self.branch)
+        if self.shared is not None:
+            # Velocities of a face are linear functions of the place: of the sum both parts vanish.
+            missed = missed.at[0].add(self.shared.beyond_linear(rates, p[0]))
+        missed = self._tied(missed, p)
         if pressed.size:
             known = pressed / self.units.impulse[-pressed.size :]
             missed = missed.at[0, -pressed.size :].set(p[0, -pressed.size :] - known)
@@ -98,7 +105,7 @@ class Linearized(eqx.Module):
         return jax.lax.custom_linear_solve(
             matvec,
             -change,
-            partial(_refined, partial(self._inverse, transposed=False)),
+            partial(_refined, partial(self._inverse, transposed=False), whole=True),
             partial(_refined, partial(self._inverse, transposed=True)),
         )
 
@@ -123,6 +130,15 @@ class Linearized(eqx.Module):
             normal = normal.at[own].set(normal[sources] + normal[own] / share)
         return missed.at[0].set(normal)
 
+    def _beyond_less(self, missed):
+        """With less of what is no linear function of the place, which impulses make up for as it
+        is, while of velocities a turn takes what is missed over the term for impulses. It is its
+        own transpose."""
+        if self.shared is None:
+            return missed
+        beyond = self.shared.beyond_linear(self.problem.contact_rates, missed[0], turns=1)
+        return missed.at[0].add((self.eps - 1) * beyond)
+
     def _split(self, x: Flat):
         n = self.problem.friction.shape[0]
         return x[: 3 * n].reshape(3, n), x[3 * n :]
@@ -144,8 +160,8 @@ class Linearized(eqx.Module):
             p = p - jnp.where(active, problem.contacts.velocity(dv) * units.impulse[None], 0.0)
             q = q - problem.joints.velocity(dv)[0] * units.reaction
             p = jnp.where(active, apply(_transpose(law.inverse), p), p)
-            return self._join(self._untied(p, transposed=True), q / eps)
-        p = self._untied(p, transposed=False)
+            return self._join(self._untied(self._beyond_less(p), transposed=True), q / eps)
+        p = self._beyond_less(self._untied(p, transposed=False))
         p, q = jnp.where(active, apply(law.inverse, p), p), q / eps
         dv = solve(self.factors, problem.momentum(p * units.impulse[None], q * units.reaction))
         p = p - apply(law.response, problem.contact_rates.velocity(dv)) / units.speed[None]
@@ -159,11 +175,17 @@ def _transpose(matrix: Float[Array, "3 3 n_contacts"]) -> Float[Array, "3 3 n_co
     return jnp.swapaxes(matrix, 0, 1)
 
 
-def _refined(inverse: Callable[[Flat], Flat], matvec: Callable[[Flat], Flat], right: Flat) -> Flat:
+def _refined(
+    inverse: Callable[[Flat], Flat],
+    matvec: Callable[[Flat], Flat],
+    right: Flat,
+    whole: bool = False,
+) -> Flat:
     """The solution of matvec(x) = right by repetition; NaN where it does not settle.
 
     What is left need not vanish: of the transposed equations a part of the right side may have no
     answer where impulses are not unique. It is in directions in which the equations do not change.
+    The equations themselves have an answer to the whole right side, or there is no derivative.
     """
     info = jnp.finfo(right.dtype)
     round_off = info.eps
@@ -195,11 +217,14 @@ def _refined(inverse: Callable[[Flat], Flat], matvec: Callable[[Flat], Flat], ri
     far = jnp.full((), jnp.inf, right.dtype)
     start = (jnp.zeros_like(right), right, far, jnp.zeros_like(far))
     carry = (start, far, jnp.zeros((), jnp.int32))
-    (x, _, change, _), _, _ = jax.lax.while_loop(unfinished, improve, carry)
+    (x, left, change, _), _, _ = jax.lax.while_loop(unfinished, improve, carry)
     # What is left is no more exact than the terms that it is the difference of: in float32 that is
     # more than half of the digits where the solution is large.
     allowed = jnp.maximum(jnp.sqrt(round_off), _LEFT * round_off * _size(x))
-    return jnp.where(change <= allowed, x * unit, jnp.nan)
+    solved = change <= allowed
+    if whole:
+        solved &= _size(left) <= jnp.sqrt(allowed)
+    return jnp.where(solved, x * unit, jnp.nan)
 
 
 def _size(x: Flat) -> Float[Array, ""]:

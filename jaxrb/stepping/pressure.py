@@ -13,15 +13,16 @@ from __future__ import annotations
 
 import math
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from ..math.materialize import compute_once
 from ..math.rarely import if_any
 from .block_matrix import inverse6
 from .cone import ConeProblem
-from .rows import added, over_needed, take, total
+from .rows import Links, Rows, added, over_needed, take, total
 
 # What is no impulse and no velocity; and what is added, of the trace, to normal equations that have
 # no unique solution: a power of the precision.
@@ -53,8 +54,8 @@ def _linear(problem: ConeProblem, p, slides, bears, touches, pairs):
     Whatever three corners of four bear, there is a linear function of that; but they bear all only
     if it is negative at the fourth, and a fourth at which it is negative bears nothing.
     """
-    table, owner = pairs
-    n, faces = len(owner), table[(table < len(owner)).sum(axis=1) > 3]
+    (table, owner), faces = pairs, problem.contacts.links.of_faces
+    n = len(owner)
     all_rows, normal = basis(problem), jnp.where(problem.active, p[0], 0.0)
 
     def fit(these, found):
@@ -68,7 +69,8 @@ def _linear(problem: ConeProblem, p, slides, bears, touches, pairs):
             return flat.reshape(*leaf.shape[:axis], *items.shape, *leaf.shape[axis + 1 :])
 
         load = jnp.where(there, some(normal), 0.0)
-        rows = _balanced(some(all_rows), there)
+        rows = some(all_rows)
+        rows = _Frame.of(rows, there).rows(rows, there)
         own = compute_once(_fitted(rows, load, some(bears) & there))
         own = _fitted(rows, load, some(touches) & there & (own > _none(p)))
         own = jnp.maximum(jnp.moveaxis(own, 1, 0), 0.0)
@@ -94,11 +96,7 @@ def _fitted(rows, n, pressed):
     as given normal impulses of any do."""
     g = jnp.where(pressed[None], rows, 0.0)
     normal = _summed(g[:, None] * g[None], 2)
-    trace = added(normal[k, k] for k in range(6))
-    ridge = jnp.where(trace > 0, _none(n) * trace, 1.0)
-    unit = jnp.eye(6).astype(n.dtype).reshape(6, 6, *(1,) * trace.ndim)
-    right = _summed(rows * n[None], 1)
-    inverse = inverse6(normal + ridge[None, None] * unit)
+    inverse, right = _inverted(normal), _summed(rows * n[None], 1)
     times = lambda x: added(inverse[:, k] * x[k][None] for k in range(6))  # noqa: E731
     y = times(right)
     for _ in range(_REFINED):
@@ -106,18 +104,41 @@ def _fitted(rows, n, pressed):
     return added(rows[k] * y[k][None] for k in range(6))
 
 
-def _balanced(rows, there):
-    """Rows whose levers are from their middle and of size one: other parameters of the same
-    functions. As they are, those of a small face would count less than the ridge."""
-    rows = jnp.where(there[None], rows, 0.0)
-    count = jnp.sum(jnp.where(there, 1.0, 0.0).astype(rows.dtype), axis=0)
-    normal, middle = jnp.split(_summed(rows, 1) / count[None], 2)
-    levers = rows[3:] - middle[:, None] * added(rows[k] * normal[k][None] for k in range(3))[None]
-    square = _summed(jnp.where(there, added(lever**2 for lever in levers), 0.0), 0) / count
-    # Of places that are one to round-off they stay small.
-    square = square + jnp.finfo(rows.dtype).eps * jnp.sum(middle**2, axis=0)
-    size = jnp.sqrt(jnp.where(square > 0, square, 1.0))
-    return jnp.concatenate([rows[:3], levers / size[None, None]])
+class _Frame(eqx.Module):
+    """From where rows of a face have their levers, and the unit of these: other parameters of the
+    same functions. As they are, those of a small face would count less than the ridge."""
+
+    normal: Float[Array, "3 ..."]  # the mean
+    middle: Float[Array, "3 ..."]
+    size: Float[Array, "..."]
+
+    @staticmethod
+    def of(rows, there) -> _Frame:
+        """In which levers are from their middle and of size one."""
+        rows = jnp.where(there[None], rows, 0.0)
+        count = jnp.sum(jnp.where(there, 1.0, 0.0).astype(rows.dtype), axis=0)
+        normal, middle = jnp.split(_summed(rows, 1) / count[None], 2)
+        frame = _Frame(normal, middle, jnp.ones_like(count))
+        levers = frame.rows(rows, there)[3:]
+        square = _summed(jnp.where(there, added(lever**2 for lever in levers), 0.0), 0) / count
+        # Of places that are one to round-off they stay small.
+        square = square + jnp.finfo(rows.dtype).eps * jnp.sum(middle**2, axis=0)
+        return _Frame(normal, middle, jnp.sqrt(jnp.where(square > 0, square, 1.0)))
+
+    def rows(self, rows, there):
+        """Of a face, in this frame."""
+        rows = jnp.where(there[None], rows, 0.0)
+        along = added(rows[k] * self.normal[k][None] for k in range(3))
+        levers = rows[3:] - self.middle[:, None] * along[None]
+        return jnp.concatenate([rows[:3], levers / self.size[None, None]])
+
+
+def _inverted(normal: Float[Array, "6 6 ..."]) -> Float[Array, "6 6 ..."]:
+    """Of normal equations, which need not have a unique solution: nearly their inverse."""
+    trace = added(normal[k, k] for k in range(6))
+    ridge = jnp.where(trace > 0, _none(normal) * trace, 1.0)
+    unit = jnp.eye(6).astype(normal.dtype).reshape(6, 6, *(1,) * trace.ndim)
+    return inverse6(normal + ridge[None, None] * unit)
 
 
 def _summed(array, axis: int):
@@ -125,10 +146,62 @@ def _summed(array, axis: int):
     return added(jnp.take(array, k, axis=axis) for k in range(array.shape[axis]))
 
 
+class Shared(eqx.Module):
+    """Loads of faces that slide, which linear pressures share out, at a solution."""
+
+    those: Bool[Array, " n_contacts"]  # which contacts bear a part of one
+    frame: _Frame
+    inverse: Float[Array, "6 6 n_faces"]  # of the normal equations
+    links: Links = eqx.field(static=True)
+
+    @staticmethod
+    def of(problem: ConeProblem, p, u) -> Shared | None:
+        """Of impulses and velocities without units; None where no face has contacts enough."""
+        links = problem.contacts.links
+        if links.of_pairs is None:
+            return None
+        slides, bears, _ = _sliding(problem, p, u, links.of_pairs)
+        items = links.of_faces.T
+        there, rows = items < len(links), _of_faces(basis(problem), items)
+        frame = _Frame.of(rows, there)
+        own = _of_faces(slides & bears, items) & there
+        g = jnp.where(own[None], frame.rows(rows, there), 0.0)
+        inverse = _inverted(_summed(g[:, None] * g[None], 2))
+        return Shared(slides & bears, frame, inverse, links)
+
+    def beyond_linear(self, rates: Rows, normal: Float[Array, " n_contacts"], turns: int = 4):
+        """What their normal impulses have beyond a linear function of the place, shape
+        (n_contacts,). The function itself takes one turn, each derivative by places another, and
+        round-off one more."""
+        items = self.links.of_faces.T
+        there = items < len(self.links)
+        own = (_of_faces(self.those, items) & there)[None]
+        rows = _of_faces(normals(rates), items)
+        rows = jnp.where(own, self.frame.rows(rows, there), 0.0)
+        rest = load = jnp.where(own[0], _of_faces(normal, items), 0.0)
+        y = jnp.zeros_like(rows[:, 0])
+        for _ in range(turns):
+            right = _summed(rows * rest[None], 1)
+            y = y + added(self.inverse[:, k] * right[k][None] for k in range(6))
+            rest = load - added(rows[k] * y[k][None] for k in range(6))
+        places = np.zeros(len(self.links), int)
+        places[items[there]] = np.arange(there.size).reshape(there.shape)[there]
+        return jnp.where(self.those, jnp.take(rest.reshape(-1), places), 0.0)
+
+
+def _of_faces(leaf: Array, items: np.ndarray) -> Array:
+    """Numbers of contacts by faces."""
+    return jnp.take(leaf, np.minimum(items, leaf.shape[-1] - 1), axis=-1)
+
+
 def basis(problem: ConeProblem) -> Float[Array, "6 n_contacts"]:
     """The normal's row of each contact for its first body, G_n, by which semismooth turns change
     pressures."""
-    rates = problem.contact_rates
+    return normals(problem.contact_rates)
+
+
+def normals(rates: Rows) -> Float[Array, "6 n_contacts"]:
+    """The normal's row of each contact for its first body, G_n."""
     return jnp.concatenate([rates.direction[0], rates.levers[0][0]])
 
 

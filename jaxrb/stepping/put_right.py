@@ -78,7 +78,8 @@ def _without_rates(phase: Phase, scene: Scene) -> tuple[Phase, Float[Array, ""]]
         impulse = linearized.impulses(x)
         rates = problem.joint_velocity(problem.velocity(*impulse))
         velocities = Impulse(nothing.contact, rates)
-        return linearized.equations(x, velocities, problem.friction, problem.pressed)
+        rates = problem.contact_rates
+        return linearized.equations(x, velocities, problem.friction, problem.pressed, rates)
 
     start = linearized.flat(nothing)
     rates, change = jax.linearize(equations, start)

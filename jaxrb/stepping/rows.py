@@ -100,6 +100,14 @@ class Links:
         owner = owner.reshape(-1)
         return (group(owner, len(count)), owner) if count.max() > 3 else None
 
+    @cached_property
+    def of_faces(self) -> np.ndarray:
+        """The rows of that table, of pairs that have more than three."""
+        if self.of_pairs is None:
+            return np.zeros((0, 0), int)
+        table, owner = self.of_pairs
+        return table[(table < len(owner)).sum(axis=1) > 3]
+
 
 def group(owner: np.ndarray, n_owners: int) -> np.ndarray:
     """The items of each owner in a row, filled up with the number of items; owners beyond the

@@ -49,7 +49,8 @@ def _(primals, tangents):
 
     def equations(x, problem: ConeProblem):
         velocities = _velocities(problem, linearized.impulses(x))
-        return linearized.equations(x, velocities, problem.friction, problem.pressed)
+        rates = problem.contact_rates
+        return linearized.equations(x, velocities, problem.friction, problem.pressed, rates)
 
     def matvec(dx):
         return jax.jvp(lambda x: equations(x, problem), (x,), (dx,))[1]

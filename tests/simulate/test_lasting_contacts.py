@@ -184,6 +184,33 @@ def test_derivatives_while_it_slides_and_after_it_has_stopped():
         np.testing.assert_allclose(reverse, forward, atol=1e-11)
 
 
+@pytest.mark.slow
+def test_derivatives_of_a_box_that_slides_and_spins_on_another():
+    """The corners of the face that both share move on both, and with them what they bear. Of four
+    steps, by the velocity and the spin, against differences of the fourth order, which round-off
+    of solutions leaves exact to 1e-8."""
+    body, fixed = rb.RigidBody(rb.Box((0.1, 0.1, 0.1)), 1.0), rb.Box((0.1, 0.12, 0.1))
+    world = rb.World([body], [fixed], contact_law=rb.Coulomb(0.5, 0.0))
+
+    def end(x):
+        turned = (np.cos(0.15), 0, 0, np.sin(0.15))
+        start = state((0.03, 0.01, 0.2), quaternion=turned)
+        velocity = jnp.array([[0.3, 0.2, 0.0]]).at[0, :2].add(x[:2])
+        spin = jnp.array([[0.0, 0.0, 3.0]]).at[0, 2].add(x[2])
+        start = dataclasses.replace(start, velocity=velocity, angular_velocity=spin)
+        method = rb.MoreauJean(0.005, impacts="stepped")
+        final = rb.simulate(world, start, method, 0.02, throw=False).final
+        return jnp.concatenate([final.position[0], final.velocity[0], final.angular_velocity[0]])
+
+    x, h, columns = jnp.zeros(3), 1e-4, []
+    value = quick_jit(end)
+    for step in h * np.eye(3):
+        near, far = (value(x + k * step) - value(x - k * step) for k in (1, 2))
+        columns.append((8 * near - far) / (12 * h))
+    forward = quick_jit(jax.jacfwd(end))(x)
+    np.testing.assert_allclose(forward, np.stack(columns, axis=1), rtol=0, atol=3e-8)
+
+
 def thrown_box(x):
     """A box that falls on an edge, slides, sticks, tips over and comes to rest."""
     speed, height, mu, mass, spin = x
