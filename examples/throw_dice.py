@@ -6,8 +6,13 @@ and every step in which it slides or sticks. Expected, for each of the throws: i
 differences, to 1e-8 s. (Where a contact begins to last in another step the place jumps, in the
 neighbourhood of these throws by no more than 2e-8 m.)
 
-Run: python examples/throw_dice.py
+With a number, so many dice are thrown, and it is counted what is on top. Expected: all lie level;
+chi-square of the six counts is below 11.07 for 95 of 100 seeds.
+
+Run: python examples/throw_dice.py [4000]
 """
+
+import sys
 
 import jax
 import jax.numpy as jnp
@@ -31,8 +36,8 @@ def throw(velocity):
 
 def face(upward):
     """The number on top, of which those on opposite faces sum to seven."""
-    axis = int(jnp.argmax(jnp.abs(upward)))
-    return axis + 1 if upward[axis] > 0 else 6 - axis
+    axis = jnp.argmax(jnp.abs(upward))
+    return jnp.where(upward[axis] > 0, axis + 1, 6 - axis)
 
 
 def main(h=1e-5):
@@ -47,10 +52,35 @@ def main(h=1e-5):
         differences = jnp.stack([(more - less) / (2 * h) for more, less in sides], axis=1)
         print(f"thrown with {velocity} m/s it lies at {place} m with {face(upward)} on top")
         print(f"derivative by the velocity [s]\n{exact}\nby differences\n{differences}")
-        found.append((face(upward), 1 - jnp.abs(upward).max(), exact, differences))
+        found.append((int(face(upward)), 1 - jnp.abs(upward).max(), exact, differences))
     return found
+
+
+def many(n, seed=0):
+    """Throws n dice, turned at random, until they lie. Returns how many have each number on top,
+    chi-square of that, how far the worst is from level, and how many simulations succeeded."""
+    kinds = jax.random.split(jax.random.key(seed), 3)
+    turns, velocity, spin = (
+        jax.random.normal(kind, (n, 1, width)) for kind, width in zip(kinds, (4, 3, 3), strict=True)
+    )
+    turns = turns / jnp.linalg.norm(turns, axis=-1, keepdims=True)
+    places = jnp.tile(jnp.array([0.0, 0.0, 0.3]), (n, 1, 1))
+    die = rb.RigidBody(rb.Box((0.05, 0.05, 0.05)), mass=0.5)
+    world = rb.World([die], [rb.HalfSpace()], contact_law=rb.Coulomb(0.4, restitution=0.3))
+    states = rb.State(places, turns, velocity, 10 * spin)
+    sol = rb.simulate_batch(world, states, METHOD, t1=3.0, throw=False)
+    upward = jax.vmap(lambda state: state.rotation_matrix[0, 2])(sol.final)
+    counts = jnp.bincount(jax.vmap(face)(upward), length=7)[1:]
+    chi_square = jnp.sum((counts - n / 6) ** 2) / (n / 6)
+    tilt = jnp.max(1 - jnp.abs(upward).max(axis=1))
+    print(f"{int(sol.successful.sum())} of {n} dice lie, {tilt:.1e} from level at most")
+    print(f"on top are one to six {counts} times, chi-square {chi_square:.1f}")
+    return counts, chi_square, tilt, sol.successful
 
 
 if __name__ == "__main__":
     jax.config.update("jax_enable_x64", True)
-    main()
+    if len(sys.argv) > 1:
+        many(int(sys.argv[1]))
+    else:
+        main()

@@ -53,6 +53,18 @@ def test_throw_dice():
 
 
 @pytest.mark.long
+def test_many_dice():
+    """All of them lie on a face; chi-square of five degrees of freedom is above 20.5 once in a
+    thousand seeds."""
+    import throw_dice
+
+    counts, chi_square, tilt, successful = throw_dice.many(600)
+    assert successful.all() and counts.sum() == 600
+    assert tilt < 1e-9
+    assert chi_square < 20.5
+
+
+@pytest.mark.long
 def test_powered_landing(tmp_path):
     import powered_landing as example
 
