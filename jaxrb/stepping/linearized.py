@@ -105,7 +105,7 @@ class Linearized(eqx.Module):
         return jax.lax.custom_linear_solve(
             matvec,
             -change,
-            partial(_refined, partial(self._inverse, transposed=False), whole=True),
+            partial(_refined, partial(self._inverse, transposed=False)),
             partial(_refined, partial(self._inverse, transposed=True)),
         )
 
@@ -175,17 +175,13 @@ def _transpose(matrix: Float[Array, "3 3 n_contacts"]) -> Float[Array, "3 3 n_co
     return jnp.swapaxes(matrix, 0, 1)
 
 
-def _refined(
-    inverse: Callable[[Flat], Flat],
-    matvec: Callable[[Flat], Flat],
-    right: Flat,
-    whole: bool = False,
-) -> Flat:
+def _refined(inverse: Callable[[Flat], Flat], matvec: Callable[[Flat], Flat], right: Flat) -> Flat:
     """The solution of matvec(x) = right by repetition; NaN where it does not settle.
 
     What is left need not vanish: of the transposed equations a part of the right side may have no
     answer where impulses are not unique. It is in directions in which the equations do not change.
-    The equations themselves have an answer to the whole right side, or there is no derivative.
+    So it is of the equations themselves where more stick than can, as feet of a robot that bends
+    its legs: what is left is slip that no impulse changes.
     """
     info = jnp.finfo(right.dtype)
     round_off = info.eps
@@ -217,14 +213,11 @@ def _refined(
     far = jnp.full((), jnp.inf, right.dtype)
     start = (jnp.zeros_like(right), right, far, jnp.zeros_like(far))
     carry = (start, far, jnp.zeros((), jnp.int32))
-    (x, left, change, _), _, _ = jax.lax.while_loop(unfinished, improve, carry)
+    (x, _, change, _), _, _ = jax.lax.while_loop(unfinished, improve, carry)
     # What is left is no more exact than the terms that it is the difference of: in float32 that is
     # more than half of the digits where the solution is large.
     allowed = jnp.maximum(jnp.sqrt(round_off), _LEFT * round_off * _size(x))
-    solved = change <= allowed
-    if whole:
-        solved &= _size(left) <= jnp.sqrt(allowed)
-    return jnp.where(solved, x * unit, jnp.nan)
+    return jnp.where(change <= allowed, x * unit, jnp.nan)
 
 
 def _size(x: Flat) -> Float[Array, ""]:
