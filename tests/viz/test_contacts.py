@@ -125,9 +125,10 @@ def test_only_times_that_were_reached(flight):
 
 def test_nothing_that_touches_and_given_axes(flight):
     still = with_contacts(flight, np.zeros((N, 1, 3)), np.zeros((N, 1), int), ((0, 0),))
+    figures = plt.get_fignums()
     _, ax = rb.viz.new_figure()
     assert rb.viz.plot_contact_forces(WORLD, still, ax=ax) is ax
-    assert not curves(ax) and not plt.get_fignums()
+    assert not curves(ax) and plt.get_fignums() == figures
 
 
 def test_refused(flight):

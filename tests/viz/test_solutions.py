@@ -135,11 +135,11 @@ def test_many_gaps_become_their_smallest():
 
 
 def test_given_axes_and_no_global_state(sol):
-    before = dict(mpl.rcParams)
+    before, figures = dict(mpl.rcParams), plt.get_fignums()
     _, ax = rb.viz.new_figure()
     assert rb.viz.plot_gaps(WORLD, sol, ax=ax) is ax
     assert dict(mpl.rcParams) == before
-    assert not plt.get_fignums()
+    assert plt.get_fignums() == figures
 
 
 @pytest.mark.slow
