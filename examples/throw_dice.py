@@ -58,10 +58,10 @@ def main(h=1e-5):
 
 def many(n, seed=0):
     """Throws n dice, turned at random, until they lie. Returns how many have each number on top,
-    chi-square of that, how far the worst is from level, and how many simulations succeeded."""
-    kinds = jax.random.split(jax.random.key(seed), 3)
+    chi-square of that, how far the worst is from level, and which simulations succeeded."""
+    keys = jax.random.split(jax.random.key(seed), 3)
     turns, velocity, spin = (
-        jax.random.normal(kind, (n, 1, width)) for kind, width in zip(kinds, (4, 3, 3), strict=True)
+        jax.random.normal(key, (n, 1, width)) for key, width in zip(keys, (4, 3, 3), strict=True)
     )
     turns = turns / jnp.linalg.norm(turns, axis=-1, keepdims=True)
     places = jnp.tile(jnp.array([0.0, 0.0, 0.3]), (n, 1, 1))

@@ -81,7 +81,7 @@ class Linearized(eqx.Module):
 
     def equations(self, x: Flat, velocities: Impulse, friction, pressed, rates: Rows) -> Flat:
         """What is zero at a solution, for velocities of contacts and joint rows [m/s], friction
-        and the normal impulses that are known [N s]."""
+        and the normal impulses that are known [N s], and the rows along which velocities change."""
         p, _ = self._split(x)
         u, w = velocities.contact / self.units.speed[None], velocities.joint / self.units.speed
         missed = curnier_map(p, u, friction, self.branch)

@@ -76,9 +76,8 @@ def _without_rates(phase: Phase, scene: Scene) -> tuple[Phase, Float[Array, ""]]
 
     def equations(x):
         impulse = linearized.impulses(x)
-        rates = problem.joint_velocity(problem.velocity(*impulse))
-        velocities = Impulse(nothing.contact, rates)
-        rates = problem.contact_rates
+        left = problem.joint_velocity(problem.velocity(*impulse))
+        velocities, rates = Impulse(nothing.contact, left), problem.contact_rates
         return linearized.equations(x, velocities, problem.friction, problem.pressed, rates)
 
     start = linearized.flat(nothing)
