@@ -64,6 +64,10 @@ class Incidence(AbstractIncidence):
 
         return jax.tree.map(total, tree)
 
+    def among(self, others: Incidence) -> Incidence:
+        """Of each row the body that others have in the place of its own."""
+        return Incidence(tuple(others.bodies[body] for body in self.bodies))
+
     def _table(self, n_bodies: int) -> np.ndarray:
         """The contacts of each body in a row, filled up with the number of contacts."""
         rows = np.flatnonzero(np.array(self.bodies) >= 0)

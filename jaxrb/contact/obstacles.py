@@ -56,6 +56,7 @@ from .colliders import (
 from .half_spaces import HalfSpaceContacts
 from .moving import Motions, Moving
 from .narrow_phase import may_fail, prepare
+from .of_some import ContactsOfSome
 from .points import ContactPoints, Incidence, Points
 
 
@@ -231,17 +232,33 @@ def with_obstacles(
                 for colliders in _colliders(solid, piece, place, standing):
                     kinds.add(colliders, ((body, number), mover), mover is None)
     sets: list[AbstractContactSet] = []
-    if planes[False]:
-        sets.append(HalfSpaceContacts.of(bodies, planes[False], standing=standing))
-    if planes[True]:
-        found = HalfSpaceContacts.of(bodies, planes[True], standing=standing)
-        sets.append(MovingHalfSpaceContacts(found, Motions.of(movers, args)))
+    for own in _alike(solids, standing):
+        few = [bodies[body] for body in own.bodies]
+        found: list[AbstractContactSet] = []
+        if planes[False]:
+            found.append(HalfSpaceContacts.of(few, planes[False], standing=standing))
+        if planes[True]:
+            moving = HalfSpaceContacts.of(few, planes[True], standing=standing)
+            found.append(MovingHalfSpaceContacts(moving, Motions.of(movers, args)))
+        all_here = len(few) == len(bodies)
+        sets += found if all_here else [ContactsOfSome(one, own) for one in found]
     for colliders, contacts in kinds.stacked():
         each = (contact for contact in contacts for _ in range(n_points(colliders)))
         own, moved_by = zip(*each, strict=True)
         motions = None if moved_by[0] is None else Motions.of(moved_by, args)
         sets.append(ObstacleContacts(colliders, own, motions))
     return sets
+
+
+def _alike(solids: Sequence[AbstractSolid], standing: bool) -> list[Incidence]:
+    """Bodies whose contacts with planes are found together: all of them, or those that stand on as
+    many parts. To repeat a part changes no least gap, but is one more contact of those that share
+    a load."""
+    numbers = [len(solid.standing_parts()) if standing else 0 for solid in solids]
+    return [
+        Incidence(tuple(body for body, own in enumerate(numbers) if own == number))
+        for number in sorted(set(numbers))
+    ]
 
 
 def flat_at_rest(obstacle: AbstractShape | Moving) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -37,6 +39,13 @@ class ContactPoints(AbstractContacts):
 
     def points(self):
         return (self,)
+
+    def of_bodies(self, bodies: Incidence) -> ContactPoints:
+        """The same, where the bodies are known by their places in a row of bodies."""
+        sides = tuple(
+            dataclasses.replace(side, incidence=side.incidence.among(bodies)) for side in self.sides
+        )
+        return dataclasses.replace(self, sides=sides)
 
     def _kinematics(self, phase: Phase, inertial: Inertial) -> ContactKinematics:
         zero = jnp.zeros_like(self.gap)
