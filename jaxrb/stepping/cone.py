@@ -37,6 +37,10 @@ from jaxtyping import Array, Bool, Float
 
 from .block_matrix import Elimination
 from .rows import Rows, added, at_place, entry, moved, over_needed, put_at, take, total
+from .tolerances import Tolerances
+
+# Of the terms of a velocity, in units of it: residuals that are round-off are accepted.
+_ROUND_OFF = 64
 
 
 class ConeProblem(eqx.Module):
@@ -151,13 +155,22 @@ class ConeProblem(eqx.Module):
         return self.free + self.over_mass(self.momentum(impulse, reaction))
 
     def units(self) -> Units:
-        """Those of its velocities and impulses."""
+        """Those of its velocities and impulses: the largest velocity along its rows, and no less
+        than what round-off makes of the velocities of bodies."""
         rho = self.follow(self._pair_means(self._inverse_masses(self.contacts) / 3))
         delta = self._inverse_masses(self.joints)
         u = jnp.where(self.active[None], jnp.abs(self.contact_velocity(self.free)), 0.0)
         w = jnp.abs(self.joint_velocity(self.free))
         speed = jnp.max(u, axis=(0, 1), initial=0.0)
         speed = jnp.maximum(speed, jnp.max(w, axis=0, initial=0.0))
+        # What moves fast where it touches nothing moves, as legs that bend on feet that stand, has
+        # velocities there no more exact than those that they are differences of.
+        terms = jnp.where(self.active[None], self.contact_rates.terms(self.free), 0.0)
+        largest = jnp.max(terms, axis=(0, 1), initial=0.0)
+        terms = self.joint_rates.terms(self.free)
+        largest = jnp.maximum(largest, jnp.max(terms, axis=(0, 1), initial=0.0))
+        accepted = Tolerances.of(speed.dtype).accepted
+        speed = jnp.maximum(speed, _ROUND_OFF * jnp.finfo(speed.dtype).eps / accepted * largest)
         speed = jnp.where(speed > 0, speed, 1.0)
         return Units(speed[None], speed[None] / rho, speed[None] / delta)
 

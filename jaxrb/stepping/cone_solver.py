@@ -3,13 +3,15 @@
 A problem whose old impulses still solve it takes no turn. Otherwise up to a few semismooth turns
 are tried from them; where these fail, which active set holds is unknown, and the interior point
 method finds it from a start of its own; semismooth turns then polish its answer to round-off. Where
+contacts must slip by next to nothing, as feet do that cannot all stay where they are, impulses
+change by much while velocities hardly do: that takes turns with a fine proximal term. Where
 contacts are on the verge of slipping, and slip by next to nothing, these know no direction of that
 slip, and the interior point method begins again and goes on until it shows. All turns share one
 matrix and one code. A batch of problems is worked off by a queue, so that none waits for the
 hardest.
 
 The residual is the largest component of the natural map of any contact, and of the velocity of any
-joint row, as a part of the largest velocity of the problem.
+joint row, in the unit of velocities (see `ConeProblem.units`).
 """
 
 from __future__ import annotations
@@ -40,9 +42,16 @@ from .turns import (
 
 # Stages of a problem.
 WARM, INSIDE, POLISH, ENDED = range(4)
-# Semismooth turns in a row, at first and where these have failed.
-_MOST_TURNS = 4
-_MOST_CAREFUL = 12
+# Ways of semismooth turns: with linear pressures where faces slide; without, and with a large
+# proximal term; or with a fine one.
+LINEAR, PLAIN, FINE = range(3)
+# Semismooth turns in a row, of each way.
+_MOST = (4, 12, 24)
+# Fine proximal terms, one after another, in units of the residual: slip of that size moves impulses
+# by its ratio to the term. All that must reach the cone seldom does with the same one.
+_FINE = (3.0, 3.0, 30.0, 0.3, 0.3, 30.0)
+# They are tried from residuals below this part of the other ways' least term.
+_CLOSE = 0.1
 # More follow while each leaves less than this part of the residual.
 _NEARER = 0.1
 # Turns from one start in the interior, the sizes of the starts, one after another, and how much of
@@ -77,7 +86,7 @@ class _State(NamedTuple):
     residual: Float[Array, ""]
     best: tuple[Float[Array, "3 n_contacts"], Float[Array, " n_rows"], Float[Array, ""]]
     inner: tuple[Float[Array, "3 n_contacts"], Float[Array, " n_rows"]]  # found in the interior
-    plain: Bool[Array, ""]  # whether it is polished as it is, without linear pressures
+    way: Int[Array, ""]  # of semismooth turns
     deep: Bool[Array, ""]  # whether the interior goes on as far as it comes
 
 
@@ -155,8 +164,7 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
     active, friction = problem.active, problem.friction
     inner = state.stage == INSIDE
     # What is not unique moves by as much as the residual over this term.
-    eps = jnp.where(state.plain, tolerances.careful, tolerances.proximal)[None]
-    eps = eps.astype(state.residual.dtype)
+    eps = _proximal(state, tolerances, state.residual.dtype)[None]
     point, q = state.point, state.q
     _, u, w = _velocity(problem, units, point.p, q)
     off = u - point.s  # of the slack
@@ -196,11 +204,19 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
     _, u, w = _velocity(problem, units, p, q)
     even = level(problem, p, u)
     # Turns change linear pressures to linear ones, but may begin with others, or open contacts.
-    point = point._replace(p=_choose(inner | state.plain, p, even))
+    point = point._replace(p=_choose(inner | (state.way != LINEAR), p, even))
     _, u, w = _velocity(problem, units, point.p, q)
     found = residual_of(problem, point.p, u, w)
     accepted = jnp.maximum(problem.error / units.speed, tolerances.accepted)[0]
     return _next(state, Point(*point), q, even, found, problem, tolerances, accepted)
+
+
+def _proximal(state: _State, tolerances: Tolerances, dtype) -> Float[Array, " lanes"]:
+    """The term of semismooth turns, in the way that they have."""
+    fixed = jnp.where(state.way == PLAIN, tolerances.careful, tolerances.proximal)
+    parts = jnp.asarray(_FINE, dtype).at[state.in_stage % len(_FINE)].get(mode="clip")
+    fine = jnp.clip(parts * state.best[2], tolerances.fine, tolerances.proximal)
+    return jnp.where(state.way == FINE, fine, fixed).astype(dtype)
 
 
 def _damping(state: _State, tolerances: Tolerances, dtype) -> Float[Array, " lanes"]:
@@ -275,12 +291,15 @@ def _next(
     # One with which a step is taken is no better from elsewhere where contacts that stick cannot
     # all do so, as of faces that meet and tilt: the law asks them to slip by as little.
     nearly = (best[2] <= tolerances.allowed) & (residual > 0.9 * state.residual)
-    settled |= ~inner & state.plain & nearly
+    plain = state.way != LINEAR
+    settled |= ~inner & plain & nearly
     ended = reached | settled
-    most = jnp.where(state.plain, _MOST_CAREFUL, _MOST_TURNS)
+    most = jnp.asarray(_MOST, jnp.int32).at[state.way].get(mode="clip")
     slow = ~(residual < _NEARER * state.residual)
     many = (count >= most) & (residual > accepted) & slow
-    lost = ~finite | (residual > 10 * state.residual) | many
+    # With a small term the residual is large until all that changes has changed.
+    grows = (residual > 10 * state.residual) & (state.way != FINE)
+    lost = ~finite | grows | many
     lost &= ~inner & ~ended
     near = inner & ~state.deep & (residual <= tolerances.near)
     # What the interior does not come near to may yet be polished from its best.
@@ -290,9 +309,13 @@ def _next(
     stalled &= finite
     # Linear pressures may not solve it, where they would have to pull.
     polished = lost & (state.stage == POLISH)
-    again = polished & ~state.plain
-    deepen = polished & ~again & (state.start == 0) & ~state.deep
-    anew = (lost & ~again) | stuck
+    again = polished & ~plain
+    # Contacts that must slip by next to nothing are on the cone: turns move impulses there by that
+    # slip over the proximal term.
+    close = best[2] <= _CLOSE * tolerances.proximal
+    fine = lost & jnp.where(state.stage == WARM, ~plain, state.way == PLAIN) & close
+    deepen = polished & ~again & ~fine & (state.start == 0) & ~state.deep
+    anew = (lost & ~again & ~fine) | stuck
     failed = anew & (state.stage != WARM) & ~deepen
     start = jnp.where(failed, state.start + 1, state.start)
     exhausted = anew & (start >= len(_STARTS))
@@ -301,20 +324,21 @@ def _next(
 
     found = _choose(near, (point.p, q), state.inner)
     p = _choose(near, even, point.p)
-    p, q = _choose(again, found, _choose(stalled, best[:2], (p, q)))
+    p, q = _choose(again, found, _choose(stalled | fine, best[:2], (p, q)))
     sizes = jnp.asarray(_STARTS, residual.dtype)
     fresh = _start_inside(problem, point, sizes.at[start].get(mode="clip"))
     point = _choose(anew, fresh, point._replace(p=p))
     q = jnp.where(anew[None], 0.0, q)
     # The interior has other pressures than linear ones; they are no answer while there are these.
     best = (best[0], best[1], jnp.where(near, jnp.inf, best[2]))
-    changed = anew | near | stalled | again
+    changed = anew | near | stalled | again | fine
     count = jnp.where(changed, 0, count)
     residual = jnp.where(changed, jnp.inf, residual)
-    plain = (state.plain | again | stalled) & ~near & ~anew
+    way = jnp.where(again | stalled, PLAIN, jnp.where(fine, FINE, state.way))
+    way = jnp.where(near | anew, LINEAR, way).astype(jnp.int32)
     turns = state.turns + 1
     deep = (state.deep | deepen) & ~failed
-    return _State(point, q, stage, start, count, turns, residual, best, found, plain, deep)
+    return _State(point, q, stage, start, count, turns, residual, best, found, way, deep)
 
 
 def _start_inside(problem: ConeProblem, like: Point, size) -> Point:
@@ -340,7 +364,7 @@ def _task(unpack, tolerances: Tolerances) -> Task:
         point = _start_inside(problem, Point(p, p[0], p), jnp.ones_like(found))
         best = (p, q, found)
         point, no = point._replace(p=p), jnp.zeros(found.shape, bool)
-        return _State(point, q, zero, zero, zero, zero, found, best, (p, q), no, no)
+        return _State(point, q, zero, zero, zero, zero, found, best, (p, q), zero, no)
 
     def turn(state, columns):
         problem, begun = unpack(columns)

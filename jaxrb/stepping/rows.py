@@ -282,6 +282,16 @@ class Rows(eqx.Module):
         parts += [self.levers[1][:, i] * -second[3 + i][None] for i in range(3)]
         return compute_once(added(parts))
 
+    def terms(self, v: Float[Array, "6 n_bodies"]) -> Float[Array, "rows n_items"]:
+        """The sizes of the terms of which `velocity` is the sum: it is as exact as these."""
+        v = jnp.abs(moved(v))
+        first, second = (take(v, column, 1) for column in self.links.columns)
+        direction, here, there = (jnp.abs(rows) for rows in (self.direction, *self.levers))
+        parts = [direction[:, i] * (first[i] + second[i])[None] for i in range(3)]
+        parts += [here[:, i] * first[3 + i][None] for i in range(3)]
+        parts += [there[:, i] * second[3 + i][None] for i in range(3)]
+        return added(parts)
+
     def turned(self, turn: Quat) -> Rows:
         """With the levers of each body turned, as from one body frame into another."""
         zero = jnp.zeros_like(turn.w[:1])

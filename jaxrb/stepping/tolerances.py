@@ -19,6 +19,7 @@ class Tolerances(NamedTuple):
     # leaves pressures: with less, faces that slide are not found to what is accepted.
     proximal: float
     careful: float  # and where those with it have failed
+    fine: float  # the least, where those with either come close and no closer
     product: float  # least mean product aimed at in the interior
     deep: float  # and where polishing its answer has failed
     damping: float  # term of the turns there (see `Damped`)
@@ -28,5 +29,7 @@ class Tolerances(NamedTuple):
     def of(dtype) -> Tolerances:
         """For a precision."""
         if jnp.finfo(dtype).eps < 1e-10:
-            return Tolerances(1e-12, 1e-10, 2e-13, 1e-8, 1e-3, 2e-5, 1e-4, 1e-17, 1e-24, 1e-8, 1e-9)
-        return Tolerances(1e-5, 3e-5, 2e-6, 1e-3, 1e-2, 5e-3, 1e-2, 1e-6, 1e-9, 1e-4, 2e-4)
+            return Tolerances(
+                1e-12, 1e-10, 2e-13, 1e-8, 1e-3, 2e-5, 1e-4, 1e-9, 1e-17, 1e-24, 1e-8, 1e-9
+            )
+        return Tolerances(1e-5, 3e-5, 2e-6, 1e-3, 1e-2, 5e-3, 1e-2, 1e-4, 1e-6, 1e-9, 1e-4, 2e-4)
