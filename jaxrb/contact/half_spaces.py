@@ -3,7 +3,7 @@
 Every body against every plane. A body that is a union has a contact for each of its parts, whose
 least gap is its own: arrays have shape (n_bodies, n_contacts), where contact number
 part * n_planes + plane is that of a part. Bodies with fewer parts than others repeat
-their first one, which changes nothing.
+their first one, which changes no least gap; where contacts last they are found apart (`of_some`).
 """
 
 from __future__ import annotations
