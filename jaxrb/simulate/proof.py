@@ -168,7 +168,16 @@ class _Aim(NamedTuple):
         held = self.events.lasting(self.mode, self.contacts.gap)
         if self.mode is None:
             return held
-        return held | jnp.any(held, axis=1, keepdims=True)
+        row, mass = jnp.where(held.reshape(-1), 1.0, 0.0), self.events.system.inertial.mass
+        touching, sides, start = jnp.zeros_like(mass), [], 0
+        for points in self.contacts.points():
+            end = start + points.gap.size
+            sides.append([side.incidence for side in points.sides])
+            for incidence in sides[-1]:
+                touching += incidence.scatter(row[start:end], len(mass))
+            start = end
+        of_these = [sum(side.gather(touching) for side in own) > 0 for own in sides]
+        return jnp.concatenate(of_these).reshape(held.shape)
 
     def clearance(self, phase: Phase, spin: SpinBounds) -> Clearance:
         system = self.events.system

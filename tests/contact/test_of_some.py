@@ -97,3 +97,27 @@ def test_lasting_contacts_share_no_load_with_copies_of_themselves():
     pressed = np.asarray(found.force[:, 0])
     weight = -2.0 * float(world.gravity[2])
     np.testing.assert_allclose(np.sort(pressed), [0] * 5 + [weight / 4] * 4 + [1.5 * weight])
+
+
+@pytest.mark.slow
+def test_flights_are_proved_beside_bodies_that_lie():
+    """Of a body in a contact that lasts nothing is proved, of the others all: a ball beside a box
+    that lies, with different numbers of contacts, bounces as it does where impacts are looked
+    for."""
+    bodies = [rb.RigidBody(rb.Box(HALF), 2.0), rb.RigidBody(rb.Sphere(0.1), 3.0)]
+    world = rb.World(
+        bodies, obstacles=[rb.HalfSpace([0, 0, 1.0])], contact_law=rb.Moreau(0.2, 0.6), pairs=()
+    )
+    turns, still = [[1.0, 0, 0, 0]] * 2, np.zeros((2, 3))
+    velocity = [[0, 0, 0], [1.0, 0.2, 0]]
+    state = rb.State([[0, 0, HALF[2]], [1.0, 0, 0.2]], turns, velocity, still)
+    save = rb.SaveAt(final=True, impacts=200)
+    looked, proved = (
+        rb.simulate(world, state, rb.LGVCI(0.01, on_zeno="rest", detect=detect), 0.45, save=save)
+        for detect in ("interior", "proved")
+    )
+    times = [np.asarray(sol.impacts.time) for sol in (looked, proved)]
+    assert np.isfinite(times[0]).sum() >= 3
+    np.testing.assert_allclose(times[1], times[0], atol=1e-9)
+    for a, b in zip(jax.tree.leaves(proved.final), jax.tree.leaves(looked.final), strict=True):
+        np.testing.assert_allclose(a, b, atol=1e-8)
