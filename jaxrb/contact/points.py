@@ -42,10 +42,11 @@ class ContactPoints(AbstractContacts):
 
     def of_bodies(self, bodies: Incidence) -> ContactPoints:
         """The same, where the bodies are known by their places in a row of bodies."""
-        sides = tuple(
-            dataclasses.replace(side, incidence=side.incidence.among(bodies)) for side in self.sides
-        )
-        return dataclasses.replace(self, sides=sides)
+        sides = []
+        for side in self.sides:
+            assert isinstance(side.incidence, Incidence)
+            sides.append(dataclasses.replace(side, incidence=side.incidence.among(bodies)))
+        return dataclasses.replace(self, sides=tuple(sides))
 
     def _kinematics(self, phase: Phase, inertial: Inertial) -> ContactKinematics:
         zero = jnp.zeros_like(self.gap)
