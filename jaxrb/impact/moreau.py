@@ -25,7 +25,8 @@ from .laws import AbstractContactLaw, friction_number, in_unit_interval, restitu
 
 # Of the circle; roots nearer to each other than one of them may hide each other.
 _PARTS = 32
-# Newton's rule within a part: quadratic from a hundredth of a turn on, bisection where it leaves.
+# Newton's rule within a part: quadratic from a hundredth of a turn on. Where it leaves, the end of
+# the part is tried, then bisection.
 _TURNS = 8
 
 Numbers = tuple[Sym3, Vec3, Float[Array, "..."], Float[Array, "..."]]  # W, v before, mu and e
@@ -143,9 +144,12 @@ def slip_angle(numbers: Numbers) -> Float[Array, "..."]:
             before = value * first > 0
             lower, upper = jnp.where(before, angle, lower), jnp.where(before, upper, angle)
             following = angle - value / jnp.where(slope == 0, 1.0, slope)
-            # At the root round-off decides the side.
-            inside = (following > lower - slack) & (following < upper + slack) & (slope != 0)
-            return jnp.where(inside, following, (lower + upper) / 2), lower, upper
+            # At the root round-off decides the side. A root may be at an end, as of impacts in a
+            # plane: then rules come from one side, and bisection alone would be too slow.
+            inside = (following > lower - slack) & (following < upper + slack)
+            end = jnp.clip(following, lower, upper)
+            outside = jnp.where((end == angle) | (slope == 0), (lower + upper) / 2, end)
+            return jnp.where(inside & (slope != 0), following, outside), lower, upper
 
         first, slack = slip(lower, numbers).across, 16 * jnp.finfo(lower.dtype).eps
         return jax.lax.fori_loop(0, _TURNS, turn, ((lower + upper) / 2, lower, upper))[0]
@@ -153,11 +157,13 @@ def slip_angle(numbers: Numbers) -> Float[Array, "..."]:
     like = jnp.broadcast_arrays(*jax.tree.leaves(numbers))[0]
     edges = jnp.arange(_PARTS + 1, dtype=like.dtype) * (2 * jnp.pi / _PARTS)
     edges = edges.reshape(-1, *[1] * like.ndim)
-    changes = slip(edges, numbers).across > 0
+    positive = slip(edges[:-1], numbers).across > 0
+    # The last part ends where the first begins, to round-off, too.
+    changes = positive != jnp.roll(positive, -1, axis=0)
     ends = [jnp.broadcast_to(edge, (_PARTS, *like.shape)) for edge in (edges[:-1], edges[1:])]
     angle = part(*ends)
     found = slip(angle, numbers)
-    valid = (changes[:-1] != changes[1:]) & found.possible & (found.along <= _round_off(numbers))
+    valid = changes & found.possible & (found.along <= _round_off(numbers))
     best = jnp.argmin(jnp.where(valid, found.push, jnp.inf), axis=0, keepdims=True)
     return jnp.take_along_axis(angle, best, axis=0)[0]
 

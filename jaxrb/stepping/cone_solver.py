@@ -36,6 +36,7 @@ from .turns import (
     Semismooth,
     apply,
     curnier_map,
+    length,
     natural_map,
     project,
 )
@@ -100,16 +101,30 @@ def _velocity(problem: ConeProblem, units: Units, p, q):
 
 def residual_of(problem: ConeProblem, p, u, w):
     """The largest component of the natural map and of the joint rows."""
-    missed = jnp.abs(natural_map(p, u, problem.friction))
+    return _largest(problem, jnp.abs(natural_map(p, u, problem.friction)), w)
+
+
+def _largest(problem: ConeProblem, missed, w):
+    """Of what contacts that take part have missed, and of the velocities of joint rows."""
     missed = jnp.max(jnp.where(problem.active[None], missed, 0.0), axis=(0, 1), initial=0.0)
     return jnp.maximum(missed, jnp.max(jnp.abs(w), axis=0, initial=0.0))
 
 
-def residual_at(problem: ConeProblem, impulse, reaction) -> tuple[Float[Array, ""], Units]:
-    """Of impulses [N s], relative to the largest velocity of the problem; its units."""
+def residual_at(
+    problem: ConeProblem, impulse, reaction, slip_error: Float[Array, " n_contacts"]
+) -> tuple[Float[Array, ""], Float[Array, ""], Units]:
+    """Of impulses [N s], relative to the largest velocity of the problem; what of it is left if
+    slips have errors [m/s]; and its units."""
     begun = _Begun.of(problem, impulse, reaction)
-    residual = if_any(begun.unsolved, _levelled_residual, _own_residual, problem, begun)
-    return residual, begun.units
+    begun = if_any(begun.unsolved, _levelled, _as_it_is, problem, begun)
+    units, p, q, residual = begun
+    _, u, w = _velocity(problem, units, p, q)
+    error = slip_error / units.speed
+    slips = length(u[1:]) > error
+    u = u.at[1:].set(jnp.where(slips[None], u[1:], 0.0))
+    missed = jnp.abs(natural_map(p, u, problem.friction))
+    missed = missed.at[1:].add(-error[None])
+    return residual, jnp.minimum(residual, _largest(problem, missed, w)), units
 
 
 class _Begun(NamedTuple):
@@ -151,12 +166,12 @@ class _Begun(NamedTuple):
         return ConeSolution(problem.velocity(p, q), p, q, residual, jnp.zeros_like(residual))
 
 
-def _own_residual(problem: ConeProblem, begun: _Begun):
-    return begun.residual
+def _as_it_is(problem: ConeProblem, begun: _Begun) -> _Begun:
+    return begun
 
 
-def _levelled_residual(problem: ConeProblem, begun: _Begun):
-    return begun.levelled(problem).residual
+def _levelled(problem: ConeProblem, begun: _Begun) -> _Begun:
+    return begun.levelled(problem)
 
 
 def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Tolerances) -> _State:

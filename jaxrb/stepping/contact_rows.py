@@ -21,7 +21,7 @@ from ..bodies.joints.coordinates import JointCoordinates
 from ..bodies.joints.ends import Directions
 from ..contact import Stops
 from ..contact.points import ContactPoints, Points
-from ..math import Quat, Vec3, cross, dot, rotate, rotate_inverse, tree_where, zeros_like
+from ..math import Quat, Vec3, cross, dot, norm, rotate, rotate_inverse, tree_where, zeros_like
 from .rows import WORLD, Links, Rows
 from .tolerances import Tolerances
 
@@ -198,6 +198,17 @@ class ContactRows(eqx.Module):
         """How far the points of both sides slip in a flight, along the axes at its start [m]."""
         (a, b), (a1, b1) = self.places(start), self.places(end)
         return self.along((a1 - a) - (b1 - b))
+
+    def slip_error(self, phase: Phase) -> Float[Array, " n_contacts"]:
+        """What round-off of places may make of it [m].
+
+        That of gaps is less: the distance of a plane does not depend on the place along it.
+        """
+        sizes, n_bodies = [], self.rows.links.n_bodies
+        for arm, column in zip(self.arms, self.rows.links.columns, strict=True):
+            size = norm(self.of_bodies(phase.position, column)) + 2 * norm(arm)
+            sizes.append(jnp.where(column < n_bodies, size, 0.0))
+        return 2 * jnp.finfo(self.gap.dtype).eps * (sizes[0] + sizes[1])
 
     def displaced(self, end: ContactRows, phase: Phase) -> Rows:
         """How the displacements of a step depend on how bodies move at its end: gaps there, and

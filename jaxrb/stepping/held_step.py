@@ -179,7 +179,9 @@ def _search(flow, known: Impulses, given: _Given) -> HeldStep:
     tolerances = Tolerances.of(duration.dtype)
     # A flight that is not taken has no residual.
     taken = duration > 0
-    error = (scene.round_off(rows, held, phase) / jnp.where(taken, duration, 1.0))[None]
+    time = jnp.where(taken, duration, 1.0)
+    error = (scene.round_off(rows, held, phase) / time)[None]
+    slip_error = rows.slip_error(phase) / time
     known = known.lasting(held)
 
     def unfinished(carry):
@@ -192,10 +194,12 @@ def _search(flow, known: Impulses, given: _Given) -> HeldStep:
         displacing = _problem(rows, start, displaced, duration, phase, held, scene)
         # Displacements are no more exact than gaps: short flights have large rates of round-off.
         displacing = dataclasses.replace(displacing, error=error)
-        missed, units = residual_at(displacing, *start)
-        missed = jnp.where(taken, jnp.maximum(missed - (error / units.speed)[0], 0.0), 0.0)
-        # What comes no nearer has reached round-off.
-        settled = (missed <= tolerances.accepted) & (missed > 0.5 * before)
+        *missed, units = residual_at(displacing, *start, slip_error)
+        missed = jnp.maximum(jnp.stack(missed) - (error / units.speed)[0], 0.0)
+        missed, least = jnp.where(taken, missed, 0.0)
+        # What comes no nearer has reached round-off: that of slips, too, which is not what is
+        # aimed at, or bodies at rest would creep by it.
+        settled = (least <= tolerances.accepted) & (missed > 0.5 * before)
         last = (missed <= tolerances.kept) | settled | (turns == _ITERATIONS - 1)
         ending = _ending(displaced, held, duration, closed, scene)
         problem = tree_where(last, ending, displacing)
@@ -204,7 +208,7 @@ def _search(flow, known: Impulses, given: _Given) -> HeldStep:
         solution = search(problem, *tree_where(last, end, start))
         solved = Impulse(solution.impulse, solution.reaction)
         impulses = Impulses(tree_where(last, start, solved), tree_where(last, solved, end))
-        residual = jnp.where(last, jnp.maximum(missed, solution.residual), residual)
+        residual = jnp.where(last, jnp.maximum(least, solution.residual), residual)
         return impulses, displaced, residual, missed, last, turns + 1
 
     far = jnp.full((), jnp.inf, duration.dtype)
