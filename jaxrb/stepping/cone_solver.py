@@ -23,6 +23,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from ..exec.work_queue import Task, of_lanes, run_queue
+from ..math import tree_where
 from ..math.materialize import compute_once
 from ..math.rarely import if_any, where_any
 from .cone import ConeProblem, Units
@@ -114,9 +115,13 @@ def residual_at(
     problem: ConeProblem, impulse, reaction, slip_error: Float[Array, " n_contacts"]
 ) -> tuple[Float[Array, ""], Float[Array, ""], Units]:
     """Of impulses [N s], relative to the largest velocity of the problem; what of it is left if
-    slips have errors [m/s]; and its units."""
+    slips have errors [m/s]; and its units.
+
+    With linear pressures where faces slide, if these make it less: of an answer to no more than
+    the error of the problem they may make more.
+    """
     begun = _Begun.of(problem, impulse, reaction)
-    begun = if_any(begun.unsolved, _levelled, _as_it_is, problem, begun)
+    begun = if_any(begun.unsolved, _better_levelled, _as_it_is, problem, begun)
     units, p, q, residual = begun
     _, u, w = _velocity(problem, units, p, q)
     error = slip_error / units.speed
@@ -170,8 +175,9 @@ def _as_it_is(problem: ConeProblem, begun: _Begun) -> _Begun:
     return begun
 
 
-def _levelled(problem: ConeProblem, begun: _Begun) -> _Begun:
-    return begun.levelled(problem)
+def _better_levelled(problem: ConeProblem, begun: _Begun) -> _Begun:
+    levelled = begun.levelled(problem)
+    return tree_where(levelled.residual < begun.residual, levelled, begun)
 
 
 def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Tolerances) -> _State:
