@@ -211,6 +211,26 @@ def test_derivatives_of_a_box_that_slides_and_spins_on_another():
     np.testing.assert_allclose(forward, np.stack(columns, axis=1), rtol=0, atol=3e-8)
 
 
+@pytest.mark.slow
+def test_what_lies_beside_what_still_bounces():
+    """A capsule lies a metre from the origin while a box bounces: flights between two impacts take
+    down to ten microseconds, and places are exact to a part of 1e-11 m/s of them."""
+    bodies = [rb.RigidBody(rb.Box([0.1] * 3), 2.0), rb.RigidBody(rb.Capsule(0.05, 0.2), 3.0)]
+    law = rb.Moreau(0.5, 0.3)
+    world = rb.World(bodies, [rb.HalfSpace()], contact_law=law, pairs=())
+    turns = np.random.default_rng(0).normal(size=(2, 4))
+    turns /= np.linalg.norm(turns, axis=1, keepdims=True)
+    start = rb.State([[0, 0, 0.5], [1.0, 0, 0.5]], turns, np.zeros((2, 3)), np.ones((2, 3)))
+    save = rb.SaveAt(every=1)
+    sol = rb.simulate(world, start, rb.LGVCI(DT, **REST), 1.2, throw=False, save=save)
+    assert sol.successful, sol.result
+    assert (np.asarray(rb.gaps(world, sol.final)) > -1e-12).all()
+    energy = np.asarray(jax.vmap(lambda state: rb.energy(world, state))(sol.states))
+    # Contacts that last dissipate; what flies keeps its energy to the second power of the step.
+    assert (np.diff(energy) < 2e-3 * energy[0]).all()
+    assert energy[-1] < 0.5 * energy[0]
+
+
 def thrown_box(x):
     """A box that falls on an edge, slides, sticks, tips over and comes to rest."""
     speed, height, mu, mass, spin = x
