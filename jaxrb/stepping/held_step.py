@@ -194,7 +194,7 @@ def _search(flow, known: Impulses, given: _Given) -> HeldStep:
         displacing = _problem(rows, start, displaced, duration, phase, held, scene)
         # Displacements are no more exact than gaps: short flights have large rates of round-off.
         displacing = dataclasses.replace(displacing, error=error)
-        *missed, units = residual_at(displacing, *start, slip_error)
+        *missed, units = residual_at(displacing, start.contact, start.joint, slip_error)
         missed = jnp.maximum(jnp.stack(missed) - (error / units.speed)[0], 0.0)
         missed, least = jnp.where(taken, missed, 0.0)
         # What comes no nearer has reached round-off: that of slips, too, which is not what is
