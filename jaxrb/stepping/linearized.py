@@ -20,7 +20,7 @@ from jaxtyping import Array, Float
 
 from .cone import ConeProblem, Units
 from .pressure import Shared
-from .rows import Rows
+from .rows import Rows, take, total
 from .scene import Impulse
 from .tolerances import Tolerances
 from .turns import Branch, Semismooth, apply, curnier_map
@@ -55,10 +55,11 @@ class Linearized(eqx.Module):
         # left where arms are long beside the radii of inertia.
         eps = 1e-6 if jnp.finfo(velocity.dtype).eps < 1e-10 else 5e-3
         p, u = impulse.contact / units.impulse[None], velocity / units.speed[None]
-        branch = Branch.of(p, u, problem.friction)
         # One that bears nothing is open: where others bear the load for it, it moves no more than
         # they do, and to bear some of it would be another of the many ways to share that load.
-        bears = p[0] > Tolerances.of(velocity.dtype).accepted
+        bears = p[0] > jnp.maximum(Tolerances.of(velocity.dtype).accepted, _least(problem, p[0]))
+        p = jnp.where(bears[None], p, 0.0)
+        branch = Branch.of(p, u, problem.friction)
         branch = Branch(branch.closed & bears, branch.slips & bears)
         law = Semismooth.of(p, u, problem.friction, branch, eps).given(problem.pads, eps)
         law = law._replace(response=jnp.where(problem.active[None, None], law.response, 0.0))
@@ -169,6 +170,19 @@ class Linearized(eqx.Module):
 
     def _join(self, p, q) -> Flat:
         return jnp.concatenate([p.reshape(-1), q])
+
+
+def _least(problem: ConeProblem, normal: Float[Array, " n_contacts"]) -> Float[Array, "..."]:
+    """What is no load beside that of all contacts of a pair: what turns leave where a face could
+    share its load in many ways, and this contact bears nothing."""
+    pairs = problem.contacts.links.of_pairs
+    if pairs is None:
+        return jnp.zeros((), normal.dtype)
+    table, owner = pairs
+    load = total(jnp.where(problem.active, normal, 0.0)[None], table, 1)[0]
+    part = 1e-6 if jnp.finfo(normal.dtype).eps < 1e-10 else 1e-3
+    # Of dry friction in joints the load is known, however small.
+    return jnp.where(problem.pads, 0.0, part * take(load, owner, 0))
 
 
 def _transpose(matrix: Float[Array, "3 3 n_contacts"]) -> Float[Array, "3 3 n_contacts"]:

@@ -11,7 +11,8 @@ from problems import UP, Scene, box, frame, pile, tower
 
 from jaxrb.stepping.cone_solver import search
 from jaxrb.stepping.rows import WORLD
-from jaxrb.stepping.solve_cone import solve_cone
+from jaxrb.stepping.scene import Impulse
+from jaxrb.stepping.solve_cone import answer, solve_cone
 
 
 def found(scene, dtype=float):
@@ -283,6 +284,37 @@ def test_derivatives_are_those_of_differences(case):
     )
     # In reverse mode nothing has an answer but what depends on velocities alone, as they are.
     np.testing.assert_allclose(REVERSE(x, problem), forward, atol=1e-11)
+
+
+@pytest.mark.slow
+def test_derivatives_where_a_corner_bears_what_turns_have_left():
+    """Of a face that slides and spins three corners bear the load, and the fourth some 1e-8 of it,
+    which turns may leave there: it bears nothing, and does not make the pressures linear."""
+    before = np.array([[-0.5, -0.3, -0.1, 1.6, -0.6, -1.6]])
+    problem = tower(1, half=(0.1, 0.08, 0.05), velocity=before).problem()
+    found = jax.jit(solve_cone)(problem, jnp.zeros((3, 4)), jnp.zeros(0))
+    slip = np.asarray(problem.contact_velocity(found.velocity))[1:]
+    impulse = np.asarray(found.impulse).copy()
+    (idle,) = np.flatnonzero(impulse[0] < 1e-10)
+    assert (impulse[0, np.arange(4) != idle] > 1e-3).all()
+    assert (np.hypot(*slip) > 1e-2).all()
+    assert abs(problem.contact_velocity(found.velocity)[0, idle]) < 1e-10  # it touches
+
+    def derivative(impulse):
+        known = Impulse(jnp.asarray(impulse), jnp.zeros(0))
+
+        def after(x):
+            own = changed(problem, x)
+            return own.velocity(*answer(own, known))[:, 0]
+
+        return jax.jit(jax.jacfwd(after))(jnp.zeros(9))
+
+    expected = derivative(impulse)
+    assert np.abs(expected).max() > 0.1
+    load = 1e-8 * impulse[0].sum()
+    push = -problem.friction[idle] * slip[:, idle] / np.hypot(*slip[:, idle])
+    impulse[:, idle] = load * np.array([1.0, *push])
+    np.testing.assert_allclose(derivative(impulse), expected, rtol=0, atol=1e-6)
 
 
 @pytest.mark.long
