@@ -145,7 +145,7 @@ def slip_angle(numbers: Numbers) -> Float[Array, "..."]:
             lower, upper = jnp.where(before, angle, lower), jnp.where(before, upper, angle)
             following = angle - value / jnp.where(slope == 0, 1.0, slope)
             # At the root round-off decides the side. A root may be at an end, as of impacts in a
-            # plane: then rules come from one side, and bisection alone would be too slow.
+            # plane: Newton's rule then leaves near it, and bisection alone would be too slow.
             inside = (following > lower - slack) & (following < upper + slack)
             end = jnp.clip(following, lower, upper)
             outside = jnp.where((end == angle) | (slope == 0), (lower + upper) / 2, end)
