@@ -32,13 +32,12 @@ is on a plane (`shapes.rim`).
 
 from __future__ import annotations
 
-from functools import reduce
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
 from ..math import Vec3, cross, dot, norm, tree_where
 from ..math.safe import safe_sqrt
@@ -56,6 +55,8 @@ from .outlines import (
     unit,
 )
 from .separating_axis import Axes, along_best, pick, size_of
+
+Tree = TypeVar("Tree")
 
 # The slope below which a line lies on its ends.
 _LOW = 0.2
@@ -272,32 +273,42 @@ def _furthest(
 ) -> _Corners:
     """The corners that are taken, in turn."""
     x, y = jax.lax.stop_gradient((corners.x, corners.y))
-    chosen = [_most(p * x + q * y, valid) for p, q in along]
-    places = [pick((x, y), index) for index in chosen]
-    same = [_distance(places[k - 1], places[k]) <= near for k in range(len(places))]
+    n, (p, q) = len(along), jnp.asarray(along, x.dtype).T[:, :, None]
+    score = p * x[None] + q * y[None]
+    chosen = jnp.argmax(jnp.where(valid[None], score, -jnp.inf), axis=1)
+    places = _picked((x, y), chosen)
+    before = np.roll(np.arange(n), 1)
+    same = _distance(_of(places, before), places) <= near
 
-    def beyond(start, end):
-        """How far the corners are beyond the line from one place to another."""
-        length = _distance(start, end)
-        out = (end[1] - start[1]) * (x - start[0]) - (end[0] - start[0]) * (y - start[1])
-        return jnp.where(valid, out / jnp.where(length > 0, length, 1.0), -jnp.inf)
+    def beyond(starts, ends):
+        """How far the corners are beyond lines from one place to another."""
+        length = _distance(starts, ends)[:, None]
+        (a, b), (c, d) = (_of(own, np.s_[:, None]) for own in (ends, starts))
+        out = (b - d) * (x[None] - c) - (a - c) * (y[None] - d)
+        return jnp.where(valid[None], out / jnp.where(length > 0, length, 1.0), -jnp.inf)
 
-    for k in range(len(places)):
-        own = beyond(places[k - 1], places[(k + 1) % len(places)])
-        sides = [beyond(places[j - 1], places[j]) for j in range(len(places))]
-        best = jnp.where(jnp.max(own) > near, own, reduce(jnp.maximum, sides))
-        free = same[k] & (jnp.max(best) > near)
-        chosen[k] = jnp.where(free, jnp.argmax(best), chosen[k])
-        places[k] = tree_where(free, pick((x, y), chosen[k]), places[k])
-    return jax.tree.map(lambda *leaves: jnp.stack(leaves), *(pick(corners, k) for k in chosen))
+    for k in range(n):
+        # All sides, and the line from the place before to the place after.
+        starts, ends = np.append(before, k - 1), np.append(np.arange(n), (k + 1) % n)
+        out = beyond(_of(places, starts), _of(places, ends))
+        best = jnp.where(jnp.max(out[n]) > near, out[n], jnp.max(out[:n], axis=0))
+        free = (np.arange(n) == k) & same[k] & (jnp.max(best) > near)
+        chosen = jnp.where(free, jnp.argmax(best), chosen)
+        places = _picked((x, y), chosen)
+    return _picked(corners, chosen)
+
+
+def _picked(many: Tree, numbers: Int[Array, " n_corners"]) -> Tree:
+    """Some of many."""
+    return jax.vmap(pick, (None, 0))(many, numbers)
+
+
+def _of(places: tuple[Array, Array], index) -> tuple[Array, Array]:
+    return places[0][index], places[1][index]
 
 
 def _distance(p: tuple[Array, Array], q: tuple[Array, Array]) -> Array:
     return jnp.sqrt((p[0] - q[0]) ** 2 + (p[1] - q[1]) ** 2)
-
-
-def _most(score: Array, valid: Bool[Array, " n_candidates"]) -> Array:
-    return jnp.argmax(jnp.where(valid, score, -jnp.inf))
 
 
 def _repeated(corners: _Corners, near: Array) -> Bool[Array, " n_corners"]:

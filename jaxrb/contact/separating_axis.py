@@ -202,10 +202,11 @@ def pick(many: Tree, index: Int[Array, ""]) -> Tree:
     """One of many, along the first axis, chosen by comparison: a gather would leave fused
     kernels."""
 
+    chosen = jnp.arange(jax.tree.leaves(many)[0].shape[0], dtype=index.dtype) == index
+
     def only(leaf):
-        chosen = jnp.arange(leaf.shape[0], dtype=index.dtype) == index
-        chosen = chosen.reshape(-1, *(1,) * (leaf.ndim - 1))
-        return jnp.sum(jnp.where(chosen, leaf, 0.0), axis=0)
+        own = chosen.reshape(-1, *(1,) * (leaf.ndim - 1))
+        return jnp.sum(jnp.where(own, leaf, 0.0), axis=0)
 
     return jax.tree.map(only, many)
 

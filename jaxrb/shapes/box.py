@@ -70,26 +70,21 @@ class Box(AbstractSolid):
     def rounded_moments(self, radius):
         """A rounded box is a core, six slabs, four quarter cylinders along each axis and
         eight octants of a ball; the moment along each axis is the sum over these."""
-        r = radius
-        a, b, c = self.half_extents
+        r, (x, y, z) = radius, self.half_extents
         volume = (
-            8 * a * b * c
-            + 8 * r * (a * b + b * c + c * a)
-            + 2 * jnp.pi * r**2 * (a + b + c)
+            8 * x * y * z
+            + 8 * r * (x * y + y * z + z * x)
+            + 2 * jnp.pi * r**2 * (x + y + z)
             + 4 / 3 * jnp.pi * r**3
         )
-
-        def moment(a, b, c):  # of x^2, where a is the half extent along x
-            across = (
-                8 * a**3 * b * c / 3  # core
-                + 8 * a**3 * (b + c) * r / 3  # slabs on the faces across y and z
-                + 2 * jnp.pi * r**2 * a**3 / 3  # quarter cylinders along x
-            )
-            end_slabs = 8 * b * c * ((a + r) ** 3 - a**3) / 3
-            end_edges = 2 * (b + c) * (jnp.pi * r**2 * a**2 + 8 * a * r**3 / 3 + jnp.pi * r**4 / 4)
-            corners = 4 / 3 * jnp.pi * r**3 * a**2 + jnp.pi * a * r**4 + 4 / 15 * jnp.pi * r**5
-            return across + end_slabs + end_edges + corners
-
-        return Moments.symmetric(
-            volume, jnp.stack([moment(a, b, c), moment(b, c, a), moment(c, a, b)])
+        # Of the squares of the coordinates: along each axis a, across it b and c.
+        a, b, c = (jnp.roll(self.half_extents, -k) for k in range(3))
+        across = (
+            8 * a**3 * b * c / 3  # core
+            + 8 * a**3 * (b + c) * r / 3  # slabs on the faces across it
+            + 2 * jnp.pi * r**2 * a**3 / 3  # quarter cylinders along it
         )
+        end_slabs = 8 * b * c * ((a + r) ** 3 - a**3) / 3
+        end_edges = 2 * (b + c) * (jnp.pi * r**2 * a**2 + 8 * a * r**3 / 3 + jnp.pi * r**4 / 4)
+        corners = 4 / 3 * jnp.pi * r**3 * a**2 + jnp.pi * a * r**4 + 4 / 15 * jnp.pi * r**5
+        return Moments.symmetric(volume, across + end_slabs + end_edges + corners)

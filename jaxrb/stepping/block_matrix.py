@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from ..math.selection import first_that_hold
-from .rows import added, at_place, entry, put_at
+from .rows import at_place, contracted, entry, put_at
 
 # Loops of fewer turns are written out.
 _SHORT = 3
@@ -200,11 +200,11 @@ def repeat(start, end, function: Callable, carry):
 
 
 def _matmul(a: Array, b: Array) -> Array:
-    return added(a[:, k, None] * b[None, k] for k in range(6))
+    return contracted(a[:, :, None], b[None], 1)
 
 
 def _matvec(a: Array, b: Array) -> Array:
-    return added(a[:, k] * b[k][None] for k in range(6))
+    return contracted(a, b[None], 1)
 
 
 def inverse6(a: Float[Array, "6 6 ..."]) -> Float[Array, "6 6 ..."]:

@@ -36,7 +36,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from .block_matrix import Elimination
-from .rows import Rows, added, at_place, entry, moved, over_needed, put_at, take, total
+from .rows import Rows, added, at_place, contracted, entry, moved, over_needed, put_at, take, total
 from .tolerances import Tolerances
 
 # Of the terms of a velocity, in units of it: residuals that are round-off are accepted.
@@ -193,7 +193,7 @@ class ConeProblem(eqx.Module):
         for lever, column in zip(rows.levers, rows.links.columns, strict=True):
             own = take(inverse, column, 1)
             turning = own[1:].reshape(3, 3, *own.shape[1:])
-            moved_by = added(turning[:, j][None] * lever[:, j][:, None] for j in range(3))
+            moved_by = contracted(turning[None], lever[:, None], 2)
             sides.append(length * own[0] + jnp.sum(lever * moved_by, axis=(0, 1)))
         return sides[0] + sides[1]
 
@@ -250,20 +250,17 @@ class Units(eqx.Module):
 
 
 def _applied(response: Float[Array, "k k n"], jacobian: Float[Array, "k 6 n"]):
-    k = len(response)
-    return [added(response[r, q][None] * jacobian[q] for q in range(k)) for r in range(k)]
+    return contracted(response[:, :, None], jacobian[None], 1)
 
 
-def _outer(jacobian: Float[Array, "k 6 n"], pushes: list[Float[Array, "6 n"]]):
-    """The sum over items."""
+def _outer(jacobian: Float[Array, "k 6 n"], pushes: Float[Array, "k 6 n"]):
+    """The sum over rows and items; over these term by term, as they are far apart in memory."""
     items = range(jacobian.shape[2])
-    return added(
-        jacobian[r, :, None, c] * push[None, :, c] for r, push in enumerate(pushes) for c in items
-    )
+    return added(contracted(jacobian[:, :, None, c], pushes[:, None, :, c], 0) for c in items)
 
 
 def _times(a: Float[Array, "3 3 ..."], b: Float[Array, "3 ..."]) -> Float[Array, "3 ..."]:
-    return added(a[:, k] * b[k][None] for k in range(3))
+    return contracted(a, b[None], 1)
 
 
 def adjugate3(a: Float[Array, "3 3 ..."]) -> Float[Array, "3 3 ..."]:
@@ -285,4 +282,4 @@ def adjugate3(a: Float[Array, "3 3 ..."]) -> Float[Array, "3 3 ..."]:
 def inverse3(a: Float[Array, "3 3 ..."]) -> Float[Array, "3 3 ..."]:
     """Of a symmetric matrix."""
     cofactors = adjugate3(a)
-    return cofactors / added(a[0, k] * cofactors[k, 0] for k in range(3))[None, None]
+    return cofactors / contracted(a[0], cofactors[:, 0], 0)[None, None]

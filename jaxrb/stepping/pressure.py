@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
@@ -22,7 +23,7 @@ from ..math.materialize import compute_once
 from ..math.rarely import if_any
 from .block_matrix import inverse6
 from .cone import ConeProblem
-from .rows import Links, Rows, added, over_needed, take, total
+from .rows import Links, Rows, added, contracted, over_needed, take, total
 
 # What is no impulse and no velocity; and what is added, of the trace, to normal equations that have
 # no unique solution: a power of the precision.
@@ -97,11 +98,10 @@ def _fitted(rows, n, pressed):
     g = jnp.where(pressed[None], rows, 0.0)
     normal = _summed(g[:, None] * g[None], 2)
     inverse, right = _inverted(normal), _summed(rows * n[None], 1)
-    times = lambda x: added(inverse[:, k] * x[k][None] for k in range(6))  # noqa: E731
-    y = times(right)
+    y = contracted(inverse, right[None], 1)
     for _ in range(_REFINED):
-        y = y + times(right - added(normal[:, k] * y[k][None] for k in range(6)))
-    return added(rows[k] * y[k][None] for k in range(6))
+        y = y + contracted(inverse, (right - contracted(normal, y[None], 1))[None], 1)
+    return contracted(rows, y[:, None], 0)
 
 
 class _Frame(eqx.Module):
@@ -120,7 +120,7 @@ class _Frame(eqx.Module):
         normal, middle = jnp.split(_summed(rows, 1) / count[None], 2)
         frame = _Frame(normal, middle, jnp.ones_like(count))
         levers = frame.rows(rows, there)[3:]
-        square = _summed(jnp.where(there, added(lever**2 for lever in levers), 0.0), 0) / count
+        square = _summed(jnp.where(there, contracted(levers, levers, 0), 0.0), 0) / count
         # Of places that are one to round-off they stay small.
         square = square + jnp.finfo(rows.dtype).eps * jnp.sum(middle**2, axis=0)
         return _Frame(normal, middle, jnp.sqrt(jnp.where(square > 0, square, 1.0)))
@@ -128,7 +128,7 @@ class _Frame(eqx.Module):
     def rows(self, rows, there):
         """Of a face, in this frame."""
         rows = jnp.where(there[None], rows, 0.0)
-        along = added(rows[k] * self.normal[k][None] for k in range(3))
+        along = contracted(rows[:3], self.normal[:, None], 0)
         levers = rows[3:] - self.middle[:, None] * along[None]
         return jnp.concatenate([rows[:3], levers / self.size[None, None]])
 
@@ -143,7 +143,8 @@ def _inverted(normal: Float[Array, "6 6 ..."]) -> Float[Array, "6 6 ..."]:
 
 def _summed(array, axis: int):
     """Over the contacts of a pair."""
-    return added(jnp.take(array, k, axis=axis) for k in range(array.shape[axis]))
+    places = range(array.shape[axis])
+    return added(jax.lax.index_in_dim(array, k, axis, keepdims=False) for k in places)
 
 
 class Shared(eqx.Module):
@@ -182,8 +183,8 @@ class Shared(eqx.Module):
         y = jnp.zeros_like(rows[:, 0])
         for _ in range(turns):
             right = _summed(rows * rest[None], 1)
-            y = y + added(self.inverse[:, k] * right[k][None] for k in range(6))
-            rest = load - added(rows[k] * y[k][None] for k in range(6))
+            y = y + contracted(self.inverse, right[None], 1)
+            rest = load - contracted(rows, y[:, None], 0)
         places = np.zeros(len(self.links), int)
         places[items[there]] = np.arange(there.size).reshape(there.shape)[there]
         return jnp.where(self.those, jnp.take(rest.reshape(-1), places), 0.0)

@@ -22,7 +22,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from ..math.safe import safe_sqrt
-from .rows import added, each, of_lane
+from .rows import contracted, each, of_lane
 
 # Of velocities and impulses without units: contacts that neither press nor approach by more are
 # open, or what they bear would be this over the proximal term.
@@ -147,7 +147,7 @@ def _array(entries):
 
 def apply(matrix: Float[Array, "3 3 n_contacts"], x: PerContact) -> PerContact:
     """A matrix of each contact times its vector."""
-    return added(matrix[:, k] * x[k][None] for k in range(3))
+    return contracted(matrix, x[None], 1)
 
 
 class Point(NamedTuple):
