@@ -32,12 +32,12 @@ is on a plane (`shapes.rim`).
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
 from ..math import Vec3, cross, dot, norm, tree_where
 from ..math.safe import safe_sqrt
@@ -54,9 +54,7 @@ from .outlines import (
     length_across,
     unit,
 )
-from .separating_axis import Axes, along_best, pick, size_of
-
-Tree = TypeVar("Tree")
+from .separating_axis import Axes, along_best, pick, pick_each, size_of
 
 # The slope below which a line lies on its ends.
 _LOW = 0.2
@@ -276,7 +274,7 @@ def _furthest(
     n, (p, q) = len(along), jnp.asarray(along, x.dtype).T[:, :, None]
     score = p * x[None] + q * y[None]
     chosen = jnp.argmax(jnp.where(valid[None], score, -jnp.inf), axis=1)
-    places = _picked((x, y), chosen)
+    places = pick_each((x, y), chosen)
     before = np.roll(np.arange(n), 1)
     same = _distance(_of(places, before), places) <= near
 
@@ -294,13 +292,8 @@ def _furthest(
         best = jnp.where(jnp.max(out[n]) > near, out[n], jnp.max(out[:n], axis=0))
         free = (np.arange(n) == k) & same[k] & (jnp.max(best) > near)
         chosen = jnp.where(free, jnp.argmax(best), chosen)
-        places = _picked((x, y), chosen)
-    return _picked(corners, chosen)
-
-
-def _picked(many: Tree, numbers: Int[Array, " n_corners"]) -> Tree:
-    """Some of many."""
-    return jax.vmap(pick, (None, 0))(many, numbers)
+        places = pick_each((x, y), chosen)
+    return pick_each(corners, chosen)
 
 
 def _of(places: tuple[Array, Array], index) -> tuple[Array, Array]:

@@ -201,7 +201,6 @@ def size_of(a: PolytopeCollider, b: PolytopeCollider) -> Float[Array, ""]:
 def pick(many: Tree, index: Int[Array, ""]) -> Tree:
     """One of many, along the first axis, chosen by comparison: a gather would leave fused
     kernels."""
-
     chosen = jnp.arange(jax.tree.leaves(many)[0].shape[0], dtype=index.dtype) == index
 
     def only(leaf):
@@ -209,6 +208,11 @@ def pick(many: Tree, index: Int[Array, ""]) -> Tree:
         return jnp.sum(jnp.where(own, leaf, 0.0), axis=0)
 
     return jax.tree.map(only, many)
+
+
+def pick_each(many: Tree, indices: Int[Array, " n"]) -> Tree:
+    """Some of many, likewise."""
+    return jax.vmap(pick, (None, 0))(many, indices)
 
 
 def _join(vectors: list[Vec3]) -> Vec3:
