@@ -122,7 +122,7 @@ def residual_at(
     """
     begun = _Begun.of(problem, impulse, reaction)
     begun = if_any(begun.unsolved, _better_levelled, _as_it_is, problem, begun)
-    units, p, q, residual = begun
+    units, p, q, residual, _ = begun
     _, u, w = _velocity(problem, units, p, q)
     error = slip_error / units.speed
     slips = length(u[1:]) > error
@@ -133,21 +133,32 @@ def residual_at(
 
 
 class _Begun(NamedTuple):
-    """Where a search begins: given impulses without units."""
+    """Where a search begins: given impulses without units.
+
+    They are kept, without a turn, if they leave a residual of no more than `enough`.
+    """
 
     units: Units
     p: Float[Array, "3 n_contacts"]
     q: Float[Array, " n_rows"]
     residual: Float[Array, ""]
+    enough: Float[Array, ""]
 
     @staticmethod
-    def of(problem: ConeProblem, impulse, reaction) -> _Begun:
-        """At impulses [N s]."""
+    def of(problem: ConeProblem, impulse, reaction, afresh=False) -> _Begun:
+        """At impulses [N s]; see `search`."""
         units = problem.units()
         p, q = problem.press(impulse) / units.impulse[None], reaction / units.reaction
         p = jnp.where(problem.active[None], p, 0.0)
         _, u, w = _velocity(problem, units, p, q)
-        return _Begun(units, p, q, residual_of(problem, p, u, w))
+        residual, tolerances = residual_of(problem, p, u, w), Tolerances.of(p.dtype)
+        enough = jnp.where(afresh, tolerances.reached, tolerances.kept)
+        return _Begun(units, p, q, residual, enough.astype(p.dtype))
+
+    @property
+    def wanting(self) -> Bool[Array, ""]:
+        """Whether turns are to follow."""
+        return ~(self.residual <= self.enough)
 
     @property
     def unsolved(self) -> Bool[Array, ""]:
@@ -156,17 +167,17 @@ class _Begun(NamedTuple):
 
     def levelled(self, problem: ConeProblem) -> _Begun:
         """With linear pressures where faces slide; what solves the problem is left as it is."""
-        units, p, q, residual = self
+        units, p, q, residual, enough = self
         _, u, _ = _velocity(problem, units, p, q)
         even = level(problem, p, u)
         _, u, w = _velocity(problem, units, even, q)
         p = jnp.where(of_lane(self.unsolved, p), even, p)
         residual = jnp.where(self.unsolved, residual_of(problem, even, u, w), residual)
-        return _Begun(units, p, q, residual)
+        return _Begun(units, p, q, residual, enough)
 
     def solution(self, problem: ConeProblem) -> ConeSolution:
         """As the answer, where they are."""
-        units, p, q, residual = self
+        units, p, q, residual, _ = self
         p, q = jnp.where(problem.active[None], units.impulse[None] * p, 0.0), units.reaction * q
         return ConeSolution(problem.velocity(p, q), p, q, residual, jnp.zeros_like(residual))
 
@@ -376,11 +387,10 @@ def _choose(where: Bool[Array, " lanes"], new: Any, old: Any) -> Any:
 
 def _task(unpack, tolerances: Tolerances) -> Task:
     def needed(columns):
-        _, begun = unpack(columns)
-        return ~(begun.residual <= tolerances.kept)
+        return unpack(columns)[1].wanting
 
     def start(columns):
-        problem, (_, p, q, found) = unpack(columns)
+        problem, (_, p, q, found, _) = unpack(columns)
         zero = jnp.zeros(found.shape, jnp.int32)
         point = _start_inside(problem, Point(p, p[0], p), jnp.ones_like(found))
         best = (p, q, found)
@@ -438,12 +448,17 @@ def _one_lane(tree) -> Float[Array, "numbers 1"]:
 
 
 @jax.jit
-def search(problem: ConeProblem, impulse, reaction) -> ConeSolution:
-    """The answer, sought from given impulses; its derivatives are not those of the answer."""
-    begun = _Begun.of(problem, impulse, reaction)
+def search(problem: ConeProblem, impulse, reaction, afresh=False) -> ConeSolution:
+    """The answer, sought from given impulses; its derivatives are not those of the answer.
+
+    Args:
+        problem: see `ConeProblem`.
+        impulse, reaction: of contacts and joint rows [N s].
+        afresh: whether these are kept only if they solve it as exactly as turns would.
+    """
+    begun = _Begun.of(problem, impulse, reaction, afresh)
     # Most steps of what rests end here.
-    wanted = ~(begun.residual <= Tolerances.of(problem.free.dtype).kept)
-    solution = if_any(wanted, _sought, _kept, problem, begun)
+    solution = if_any(begun.wanting, _sought, _kept, problem, begun)
     return solution._replace(turns=solution.turns.astype(jnp.int32))
 
 
@@ -462,8 +477,7 @@ def _sought(problem: ConeProblem, begun: _Begun) -> ConeSolution:
         begun = begun.levelled(problem)
         task = _task(unpack, tolerances)
         found = run_queue(task, _pack((problem, begun)))
-        kept = begun.residual <= tolerances.kept
-        return _choose(kept, _pack(begun.solution(problem)), found)
+        return _choose(begun.wanting, found, _pack(begun.solution(problem)))
 
     found = of_lanes(solved)(_one_lane(given))
     like = jax.eval_shape(_kept, *given)

@@ -22,6 +22,7 @@ from ..bodies.joints.ends import Directions
 from ..contact import Stops
 from ..contact.points import ContactPoints, Points
 from ..math import Quat, Vec3, cross, dot, norm, rotate, rotate_inverse, tree_where, zeros_like
+from ..math.materialize import compute_once
 from .rows import WORLD, Links, Rows
 from .tolerances import Tolerances
 
@@ -341,7 +342,7 @@ def _to_place(points: ContactPoints, phase: Phase):
         return -half, half
     table, owner = of_pairs
     turn = second.incidence.gather(phase.orientation)
-    height = dot(second.point, rotate_inverse(turn, points.normal)) + half
+    height = compute_once(dot(second.point, rotate_inverse(turn, points.normal)) + half)
     gaps, heights = (jnp.append(x, jnp.inf)[table] for x in (points.gap, height))
     deepest = jnp.argmin(gaps, axis=1)[:, None] == np.arange(table.shape[1])[None]
     gap, level = (jnp.sum(jnp.where(deepest, x, 0.0), axis=1)[owner] for x in (gaps, heights))
@@ -355,8 +356,8 @@ def _to_place(points: ContactPoints, phase: Phase):
 
 def _side(side: Points, axes: tuple[Vec3, Vec3, Vec3], phase: Phase, shift):
     turn: Quat = side.incidence.gather(phase.orientation)
-    own = [rotate_inverse(turn, axis) for axis in axes]
-    place = side.point if shift is None else side.point + own[0] * shift
+    own = compute_once([rotate_inverse(turn, axis) for axis in axes])
+    place = side.point if shift is None else compute_once(side.point + own[0] * shift)
     return jnp.stack([stacked(cross(place, axis)) for axis in own]), side.point
 
 

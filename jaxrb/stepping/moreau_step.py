@@ -66,11 +66,16 @@ class Struck(NamedTuple):
 
     impulse: Impulse  # [N s]
     in_the_mean: Bool[Array, ""]  # whether the law holds of mean velocities
+    # Whether the impulses are other than those of the step before, which were kept. They have also
+    # undone what those left of velocities, so that in the next step as much is left again. If it
+    # kept them, and the step after it sought others, so would every second step of what rests.
+    changed: Bool[Array, ""]
 
     @staticmethod
     def nothing(none: Impulse) -> Struck:
         """Of no step, with no impulses."""
-        return Struck(none, jnp.zeros((), bool))
+        no = jnp.zeros((), bool)
+        return Struck(none, no, no)
 
 
 class Stepped(NamedTuple):
@@ -123,7 +128,8 @@ def moreau_step(
     mean = coming.at[0].set(opening) - rows.drift
     start = before.impulse
     start = start._replace(contact=jnp.where(active[None], start.contact, 0.0))
-    arguments = (problem, mean, coming, rows.drift, start, known)
+    before = before._replace(impulse=start)
+    arguments = (problem, mean, coming, rows.drift, before, known)
     held = jnp.any(active)
     velocity, found, residual = if_any(held, _touched, _free, *arguments)
     momentum = problem.times_mass(velocity)
@@ -149,15 +155,15 @@ def _redundant(rows: ContactRows, active) -> Bool[Array, " n_contacts"]:
     return take(count > 3.5, owner, 0)
 
 
-def _free(problem: ConeProblem, mean, coming, drift, start: Impulse, known: Struck | None):
-    none = Struck.nothing(jax.tree.map(jnp.zeros_like, start))
+def _free(problem: ConeProblem, mean, coming, drift, before: Struck, known: Struck | None):
+    none = Struck.nothing(jax.tree.map(jnp.zeros_like, before.impulse))
     return problem.free, none, jnp.zeros((), coming.dtype)
 
 
-def _touched(problem: ConeProblem, mean, coming, drift, start: Impulse, known: Struck | None):
+def _touched(problem: ConeProblem, mean, coming, drift, before: Struck, known: Struck | None):
     """Velocities after contact, what was found, and the residual."""
     if known is None:
-        given = (problem, mean, coming, drift, start)
+        given = (problem, mean, coming, drift, before)
         found, residual = _search(*jax.lax.stop_gradient(given))
     else:
         found, residual = known, jnp.zeros((), coming.dtype)
@@ -166,7 +172,7 @@ def _touched(problem: ConeProblem, mean, coming, drift, start: Impulse, known: S
 
 
 def _search(
-    problem: ConeProblem, mean, coming, drift, start: Impulse
+    problem: ConeProblem, mean, coming, drift, before: Struck
 ) -> tuple[Struck, Float[Array, ""]]:
     """The impulses, whether the law is posed on mean velocities, as it is if it would create energy
     otherwise, and the residual. A loop over both keeps the program to one solver."""
@@ -176,21 +182,23 @@ def _search(
         return ~carry[-1]
 
     def turn(carry):
-        impulse, _, in_the_mean, ended = carry
+        impulse, _, in_the_mean, sought, ended = carry
         # Of a batch, those that have ended ask for no more.
         asked = dataclasses.replace(problem, active=problem.active & ~ended)
-        solution = search(_biased(asked, mean, in_the_mean), *impulse)
+        biased = _biased(asked, mean, in_the_mean)
+        solution = search(biased, *impulse, before.changed)
         contact = jnp.where(problem.active[None], solution.impulse, 0.0)
         after = problem.contact_rates.velocity(solution.velocity) - drift
         created = 0.5 * jnp.sum(problem.acting(contact) * (coming + after))
         creates = ~in_the_mean & (created > allowed * jnp.sum(jnp.abs(contact)))
         impulse = Impulse(contact, solution.reaction)
-        return impulse, solution.residual, in_the_mean | creates, ~creates
+        sought = sought | (solution.turns > 0)
+        return impulse, solution.residual, in_the_mean | creates, sought, ~creates
 
     no = jnp.zeros((), bool)
-    carry = (start, jnp.full((), jnp.inf, coming.dtype), no, no)
-    impulse, residual, in_the_mean, _ = jax.lax.while_loop(unfinished, turn, carry)
-    return Struck(impulse, in_the_mean), residual
+    carry = (before.impulse, jnp.full((), jnp.inf, coming.dtype), no, no, no)
+    impulse, residual, in_the_mean, sought, _ = jax.lax.while_loop(unfinished, turn, carry)
+    return Struck(impulse, in_the_mean, sought & ~before.changed), residual
 
 
 def _biased(problem: ConeProblem, mean, in_the_mean) -> ConeProblem:

@@ -221,10 +221,13 @@ def total(array: Float[Array, "..."], table: np.ndarray, axis: int) -> Float[Arr
         shape = (*array.shape[:axis], len(table), *array.shape[axis + 1 :])
         return jnp.zeros(shape, array.dtype)
     if width > _MANY:
-        chosen = (table[:, :, None] == np.arange(n)).any(axis=1).astype(array.dtype)
-        summed = jnp.tensordot(
-            jnp.asarray(chosen), array, axes=(1, axis), precision=jax.lax.Precision.HIGHEST
-        )
+        chosen = jnp.asarray((table[:, :, None] == np.arange(n)).any(axis=1), array.dtype)
+        # The factor whose terms are far apart in memory is copied before it is multiplied: the
+        # numbers are the second one where lanes follow, and the first one where these are the last.
+        exact = jax.lax.Precision.HIGHEST
+        if axis == array.ndim - 1:
+            return jnp.matmul(array, chosen.T, precision=exact)
+        summed = jnp.tensordot(chosen, array, axes=(1, axis), precision=exact)
         return jnp.moveaxis(summed, 0, axis)
     if (table == n).any():
         pad = [(0, 0)] * array.ndim
