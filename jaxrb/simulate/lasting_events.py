@@ -48,7 +48,8 @@ class Touching(eqx.Module):
         """Nothing is held yet."""
         rows = scene.rows(t, phase)
         nothing = scene.nothing(rows)
-        return Touching(jnp.zeros(rows.gap.shape, bool), Impulses(nothing, nothing), nothing)
+        no = jnp.zeros(rows.gap.shape, bool)
+        return Touching(no, Impulses.nothing(nothing), nothing)
 
 
 def scene_of(system: System) -> Scene:
@@ -184,8 +185,9 @@ class LastingContacts(AbstractEvents):
 
     def contact_impulse(self, scheme, t, duration, phase):
         flown = self.flow(scheme, t, duration, phase, self.initial_mode(t, phase))
-        start, end = flown.mode.impulses
-        return (start.contact + end.contact)[:, : self._n_contacts], flown.error <= 1
+        impulses = flown.mode.impulses
+        contact = impulses.start.contact + impulses.end.contact
+        return contact[:, : self._n_contacts], flown.error <= 1
 
     def lasting(self, mode: Touching, like):
         return mode.held[: self._n_contacts].reshape(like.shape)

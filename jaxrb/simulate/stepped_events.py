@@ -52,7 +52,7 @@ class Variational(AbstractScheme):
         none = scene.nothing(scene.rows(t, phase))
         if scene.joints is None:
             return Struck.nothing(none)
-        return Joined(none, Impulses(none, none))
+        return Joined(none, Impulses.nothing(none))
 
     def step(self, flow, t, duration, phase, before, around, known):
         step = moreau_step if around.scene.joints is None else joined_step

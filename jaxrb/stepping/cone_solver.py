@@ -74,6 +74,7 @@ class ConeSolution(NamedTuple):
     reaction: Float[Array, " n_rows"]  # of joint rows [N s]
     residual: Float[Array, ""]
     turns: Int[Array, ""]
+    drifted: Bool[Array, ""]  # whether turns began where a step would be taken, too
 
 
 class _State(NamedTuple):
@@ -179,7 +180,8 @@ class _Begun(NamedTuple):
         """As the answer, where they are."""
         units, p, q, residual, _ = self
         p, q = jnp.where(problem.active[None], units.impulse[None] * p, 0.0), units.reaction * q
-        return ConeSolution(problem.velocity(p, q), p, q, residual, jnp.zeros_like(residual))
+        none = jnp.zeros_like(residual)
+        return ConeSolution(problem.velocity(p, q), p, q, residual, none, none > 0)
 
 
 def _as_it_is(problem: ConeProblem, begun: _Begun) -> _Begun:
@@ -412,8 +414,8 @@ def _task(unpack, tolerances: Tolerances) -> Task:
         p = p.at[0].set(jnp.where(each(problem.pads, p[0]), state.best[0][0], problem.follow(p[0])))
         impulse, reaction = units.impulse[None] * p, units.reaction * q
         v = problem.velocity(impulse, reaction)
-        turns = state.turns.astype(v.dtype)
-        return _pack((v, impulse, reaction, residual, turns))
+        turns, drifted = state.turns.astype(v.dtype), begun.residual <= tolerances.allowed
+        return _pack((v, impulse, reaction, residual, turns, drifted))
 
     return Task(needed, start, turn, ended, finish)
 

@@ -36,17 +36,32 @@ from .tolerances import Tolerances
 
 # Of the search for the impulses at the start.
 _ITERATIONS = 20
+# The part of the round-off of gaps that is left to what must be solved more exactly.
+_AFRESH = 0.125
 
 
 class Impulses(NamedTuple):
-    """Of a step, at its start and at its end [N s]."""
+    """Of a step, at its start and at its end [N s].
+
+    Attributes:
+        changed: whether they are other than those of the step before, from which gaps or velocities
+            had drifted by round-off. They have also undone what those left of both, and leave as
+            much again in the next step. If it kept them, and the step after it sought others, so
+            would every few steps of what rests; so it asks for solutions as exact as others are.
+    """
 
     start: Impulse
     end: Impulse
+    changed: Bool[Array, ""]
+
+    @staticmethod
+    def nothing(none: Impulse) -> Impulses:
+        """Of no step, with no impulses."""
+        return Impulses(none, none, jnp.zeros((), bool))
 
     def lasting(self, held) -> Impulses:
         """Without those of contacts that are not held."""
-        return Impulses(*(_held(held, impulse) for impulse in self))
+        return Impulses(_held(held, self.start), _held(held, self.end), self.changed)
 
 
 class HeldStep(NamedTuple):
@@ -91,7 +106,7 @@ def held_step(
     given = _Given(t, duration, phase, contacts, held, scene, closed)
     if known is not None:
         return _taken(flow, jax.lax.stop_gradient(known.lasting(held)), given)
-    guess = jax.tree.map(lambda x: jnp.where(flies, x, 0.0), guess)
+    guess = jax.tree.map(lambda x: jnp.where(flies, x, jnp.zeros_like(x)), guess)
     return _found(flow, _search(flow, *jax.lax.stop_gradient((guess, given))), given)
 
 
@@ -183,39 +198,45 @@ def _search(flow, known: Impulses, given: _Given) -> HeldStep:
     error = (scene.round_off(rows, held, phase) / time)[None]
     slip_error = rows.slip_error(phase) / time
     known = known.lasting(held)
+    enough = jnp.where(known.changed, tolerances.reached, tolerances.kept).astype(time.dtype)
+    aim = jnp.where(known.changed, _AFRESH * error, error)
 
     def unfinished(carry):
         *_, ended, turns = carry
         return ~ended & (turns < _ITERATIONS)
 
     def turn(carry):
-        (start, end), _, residual, before, ended, turns = carry
+        (start, end, changed), _, residual, before, ended, turns = carry
         displaced = _displaced(flow, start, t, duration, phase, rows, held, scene)
         displacing = _problem(rows, start, displaced, duration, phase, held, scene)
         # Displacements are no more exact than gaps: short flights have large rates of round-off.
         displacing = dataclasses.replace(displacing, error=error)
         *missed, units = residual_at(displacing, start.contact, start.joint, slip_error)
-        missed = jnp.maximum(jnp.stack(missed) - (error / units.speed)[0], 0.0)
+        missed = jnp.maximum(jnp.stack(missed) - (aim / units.speed)[0], 0.0)
         missed, least = jnp.where(taken, missed, 0.0)
         # What comes no nearer has reached round-off: that of slips, too, which is not what is
         # aimed at, or bodies at rest would creep by it.
         settled = (least <= tolerances.accepted) & (missed > 0.5 * before)
-        last = (missed <= tolerances.kept) | settled | (turns == _ITERATIONS - 1)
+        last = (missed <= enough) | settled | (turns == _ITERATIONS - 1)
         ending = _ending(displaced, held, duration, closed, scene)
         problem = tree_where(last, ending, displacing)
         # Of a batch, those that have ended ask for no more turns.
         problem = dataclasses.replace(problem, active=problem.active & ~ended)
-        solution = search(problem, *tree_where(last, end, start))
+        solution = search(problem, *tree_where(last, end, start), known.changed)
         solved = Impulse(solution.impulse, solution.reaction)
-        impulses = Impulses(tree_where(last, start, solved), tree_where(last, solved, end))
+        changed = changed | solution.drifted
+        start, end = tree_where(last, (start, solved), (solved, end))
+        impulses = Impulses(start, end, changed)
         residual = jnp.where(last, jnp.maximum(least, solution.residual), residual)
         return impulses, displaced, residual, missed, last, turns + 1
 
     far = jnp.full((), jnp.inf, duration.dtype)
     like = jax.eval_shape(_displaced, flow, known.start, t, duration, phase, rows, held, scene)
     nowhere = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
-    carry = (known, nowhere, far, far, jnp.zeros((), bool), jnp.zeros((), jnp.int32))
+    no = jnp.zeros((), bool)
+    carry = (known._replace(changed=no), nowhere, far, far, no, jnp.zeros((), jnp.int32))
     impulses, displaced, residual, *_ = jax.lax.while_loop(unfinished, turn, carry)
+    impulses = impulses._replace(changed=impulses.changed & ~known.changed)
     ending = _ending(displaced, held, duration, closed, scene)
     return _arrived(displaced, ending, impulses, residual, scene)
 

@@ -66,9 +66,10 @@ class Struck(NamedTuple):
 
     impulse: Impulse  # [N s]
     in_the_mean: Bool[Array, ""]  # whether the law holds of mean velocities
-    # Whether the impulses are other than those of the step before, which were kept. They have also
-    # undone what those left of velocities, so that in the next step as much is left again. If it
-    # kept them, and the step after it sought others, so would every second step of what rests.
+    # Whether the impulses are other than those of the step before, from which velocities had
+    # drifted by round-off. They have also undone what those left of velocities, so that in the next
+    # step as much is left again. If it kept them, and the step after it sought others, so would
+    # every second step of what rests.
     changed: Bool[Array, ""]
 
     @staticmethod
@@ -182,7 +183,7 @@ def _search(
         return ~carry[-1]
 
     def turn(carry):
-        impulse, _, in_the_mean, sought, ended = carry
+        impulse, _, in_the_mean, changed, ended = carry
         # Of a batch, those that have ended ask for no more.
         asked = dataclasses.replace(problem, active=problem.active & ~ended)
         biased = _biased(asked, mean, in_the_mean)
@@ -192,13 +193,13 @@ def _search(
         created = 0.5 * jnp.sum(problem.acting(contact) * (coming + after))
         creates = ~in_the_mean & (created > allowed * jnp.sum(jnp.abs(contact)))
         impulse = Impulse(contact, solution.reaction)
-        sought = sought | (solution.turns > 0)
-        return impulse, solution.residual, in_the_mean | creates, sought, ~creates
+        changed = changed | solution.drifted
+        return impulse, solution.residual, in_the_mean | creates, changed, ~creates
 
     no = jnp.zeros((), bool)
     carry = (before.impulse, jnp.full((), jnp.inf, coming.dtype), no, no, no)
-    impulse, residual, in_the_mean, sought, _ = jax.lax.while_loop(unfinished, turn, carry)
-    return Struck(impulse, in_the_mean, sought & ~before.changed), residual
+    impulse, residual, in_the_mean, changed, _ = jax.lax.while_loop(unfinished, turn, carry)
+    return Struck(impulse, in_the_mean, changed & ~before.changed), residual
 
 
 def _biased(problem: ConeProblem, mean, in_the_mean) -> ConeProblem:

@@ -24,7 +24,7 @@ from .scene import Impulse, Scene
 def no_shift(scene: Scene, phase: Phase) -> Impulses:
     """No impulses by which joints are put right."""
     none = _alone(scene).nothing(ContactRows.of((), phase))
-    return Impulses(none, none)
+    return Impulses.nothing(none)
 
 
 def put_right(

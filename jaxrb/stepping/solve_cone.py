@@ -26,7 +26,7 @@ def solve_cone(problem: ConeProblem, impulse, reaction) -> ConeSolution:
     impulses = answer(problem, Impulse(found.impulse, found.reaction))
     velocity = problem.velocity(*impulses)
     contact, joint = impulses
-    return ConeSolution(velocity, contact, joint, found.residual, found.turns)
+    return found._replace(velocity=velocity, impulse=contact, reaction=joint)
 
 
 @jax.jit  # a program uses it many times and traces its rule once
