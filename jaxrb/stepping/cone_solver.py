@@ -9,9 +9,6 @@ contacts are on the verge of slipping, and slip by next to nothing, these know n
 slip, and the interior point method begins again and goes on until it shows. All turns share one
 matrix and one code. A batch of problems is worked off by a queue, so that none waits for the
 hardest.
-
-The residual is the largest component of the natural map of any contact, and of the velocity of any
-joint row, in the unit of velocities (see `ConeProblem.units`).
 """
 
 from __future__ import annotations
@@ -23,12 +20,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from ..exec.work_queue import Task, of_lanes, run_queue
-from ..math import tree_where
 from ..math.materialize import compute_once
 from ..math.rarely import if_any, where_any
 from .cone import ConeProblem, Units
 from .interior import InteriorTurn
 from .pressure import level
+from .residual import Begun, residual_of, velocities_of
 from .rows import each, of_lane
 from .tolerances import Tolerances
 from .turns import (
@@ -37,8 +34,6 @@ from .turns import (
     Semismooth,
     apply,
     curnier_map,
-    length,
-    natural_map,
     project,
 )
 
@@ -93,106 +88,6 @@ class _State(NamedTuple):
     deep: Bool[Array, ""]  # whether the interior goes on as far as it comes
 
 
-def _velocity(problem: ConeProblem, units: Units, p, q):
-    """Velocities after impulses without units, and those at contacts and of joint rows."""
-    momentum = problem.momentum_of_active(units.impulse[None] * p, units.reaction * q)
-    v = problem.free + problem.over_mass(momentum)
-    u, w = problem.contact_velocity(v), problem.joint_velocity(v)
-    return v, u / units.speed[None], w / units.speed
-
-
-def residual_of(problem: ConeProblem, p, u, w):
-    """The largest component of the natural map and of the joint rows."""
-    return _largest(problem, jnp.abs(natural_map(p, u, problem.friction)), w)
-
-
-def _largest(problem: ConeProblem, missed, w):
-    """Of what contacts that take part have missed, and of the velocities of joint rows."""
-    missed = jnp.max(jnp.where(problem.active[None], missed, 0.0), axis=(0, 1), initial=0.0)
-    return jnp.maximum(missed, jnp.max(jnp.abs(w), axis=0, initial=0.0))
-
-
-def residual_at(
-    problem: ConeProblem, impulse, reaction, slip_error: Float[Array, " n_contacts"]
-) -> tuple[Float[Array, ""], Float[Array, ""], Units]:
-    """Of impulses [N s], relative to the largest velocity of the problem; what of it is left if
-    slips have errors [m/s]; and its units.
-
-    With linear pressures where faces slide, if these make it less: of an answer to no more than
-    the error of the problem they may make more.
-    """
-    begun = _Begun.of(problem, impulse, reaction)
-    begun = if_any(begun.unsolved, _better_levelled, _as_it_is, problem, begun)
-    units, p, q, residual, _ = begun
-    _, u, w = _velocity(problem, units, p, q)
-    error = slip_error / units.speed
-    slips = length(u[1:]) > error
-    u = u.at[1:].set(jnp.where(slips[None], u[1:], 0.0))
-    missed = jnp.abs(natural_map(p, u, problem.friction))
-    missed = missed.at[1:].add(-error[None])
-    return residual, jnp.minimum(residual, _largest(problem, missed, w)), units
-
-
-class _Begun(NamedTuple):
-    """Where a search begins: given impulses without units.
-
-    They are kept, without a turn, if they leave a residual of no more than `enough`.
-    """
-
-    units: Units
-    p: Float[Array, "3 n_contacts"]
-    q: Float[Array, " n_rows"]
-    residual: Float[Array, ""]
-    enough: Float[Array, ""]
-
-    @staticmethod
-    def of(problem: ConeProblem, impulse, reaction, afresh=False) -> _Begun:
-        """At impulses [N s]; see `search`."""
-        units = problem.units()
-        p, q = problem.press(impulse) / units.impulse[None], reaction / units.reaction
-        p = jnp.where(problem.active[None], p, 0.0)
-        _, u, w = _velocity(problem, units, p, q)
-        residual, tolerances = residual_of(problem, p, u, w), Tolerances.of(p.dtype)
-        enough = jnp.where(afresh, tolerances.reached, tolerances.kept)
-        return _Begun(units, p, q, residual, enough.astype(p.dtype))
-
-    @property
-    def wanting(self) -> Bool[Array, ""]:
-        """Whether turns are to follow."""
-        return ~(self.residual <= self.enough)
-
-    @property
-    def unsolved(self) -> Bool[Array, ""]:
-        """Whether these impulses do not solve the problem."""
-        return ~(self.residual <= Tolerances.of(self.p.dtype).accepted)
-
-    def levelled(self, problem: ConeProblem) -> _Begun:
-        """With linear pressures where faces slide; what solves the problem is left as it is."""
-        units, p, q, residual, enough = self
-        _, u, _ = _velocity(problem, units, p, q)
-        even = level(problem, p, u)
-        _, u, w = _velocity(problem, units, even, q)
-        p = jnp.where(of_lane(self.unsolved, p), even, p)
-        residual = jnp.where(self.unsolved, residual_of(problem, even, u, w), residual)
-        return _Begun(units, p, q, residual, enough)
-
-    def solution(self, problem: ConeProblem) -> ConeSolution:
-        """As the answer, where they are."""
-        units, p, q, residual, _ = self
-        p, q = jnp.where(problem.active[None], units.impulse[None] * p, 0.0), units.reaction * q
-        none = jnp.zeros_like(residual)
-        return ConeSolution(problem.velocity(p, q), p, q, residual, none, none > 0)
-
-
-def _as_it_is(problem: ConeProblem, begun: _Begun) -> _Begun:
-    return begun
-
-
-def _better_levelled(problem: ConeProblem, begun: _Begun) -> _Begun:
-    levelled = begun.levelled(problem)
-    return tree_where(levelled.residual < begun.residual, levelled, begun)
-
-
 def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Tolerances) -> _State:
     """One turn of each lane, in its stage."""
     active, friction = problem.active, problem.friction
@@ -200,7 +95,7 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
     # What is not unique moves by as much as the residual over this term.
     eps = _proximal(state, tolerances, state.residual.dtype)[None]
     point, q = state.point, state.q
-    _, u, w = _velocity(problem, units, point.p, q)
+    _, u, w = velocities_of(problem, units, point.p, q)
     off = u - point.s  # of the slack
     pads = problem.pads
     off = off.at[0].set(jnp.where(each(pads, u[0]), 0.0, off[0]))
@@ -235,11 +130,11 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
     point, q = compute_once((point.moved(Point(dp, dpsi, ds), size), q + size[None] * dq))
 
     p = problem.followed(point.p)
-    _, u, w = _velocity(problem, units, p, q)
+    _, u, w = velocities_of(problem, units, p, q)
     even = level(problem, p, u)
     # Turns change linear pressures to linear ones, but may begin with others, or open contacts.
     point = point._replace(p=_choose(inner | (state.way != LINEAR), p, even))
-    _, u, w = _velocity(problem, units, point.p, q)
+    _, u, w = velocities_of(problem, units, point.p, q)
     found = residual_of(problem, point.p, u, w)
     accepted = jnp.maximum(problem.error / units.speed, tolerances.accepted)[0]
     return _next(state, Point(*point), q, even, found, problem, tolerances, accepted)
@@ -458,17 +353,21 @@ def search(problem: ConeProblem, impulse, reaction, afresh=False) -> ConeSolutio
         impulse, reaction: of contacts and joint rows [N s].
         afresh: whether these are kept only if they solve it as exactly as turns would.
     """
-    begun = _Begun.of(problem, impulse, reaction, afresh)
+    begun = Begun.of(problem, impulse, reaction, afresh)
     # Most steps of what rests end here.
     solution = if_any(begun.wanting, _sought, _kept, problem, begun)
     return solution._replace(turns=solution.turns.astype(jnp.int32))
 
 
-def _kept(problem: ConeProblem, begun: _Begun) -> ConeSolution:
-    return begun.solution(problem)
+def _kept(problem: ConeProblem, begun: Begun) -> ConeSolution:
+    """The impulses with which the search begins."""
+    units, p, q, residual, _ = begun
+    p, q = jnp.where(problem.active[None], units.impulse[None] * p, 0.0), units.reaction * q
+    none = jnp.zeros_like(residual)
+    return ConeSolution(problem.velocity(p, q), p, q, residual, none, none > 0)
 
 
-def _sought(problem: ConeProblem, begun: _Begun) -> ConeSolution:
+def _sought(problem: ConeProblem, begun: Begun) -> ConeSolution:
     """The answer, by a queue of all problems of a batch that have none yet."""
     given = (problem, begun)
     tolerances = Tolerances.of(problem.free.dtype)
@@ -479,7 +378,7 @@ def _sought(problem: ConeProblem, begun: _Begun) -> ConeSolution:
         begun = begun.levelled(problem)
         task = _task(unpack, tolerances)
         found = run_queue(task, _pack((problem, begun)))
-        return _choose(begun.wanting, found, _pack(begun.solution(problem)))
+        return _choose(begun.wanting, found, _pack(_kept(problem, begun)))
 
     found = of_lanes(solved)(_one_lane(given))
     like = jax.eval_shape(_kept, *given)

@@ -26,9 +26,10 @@ from ..flows import AbstractFlow, Step
 from ..math import Quat, tree_where
 from ..math.autodiff import keep_rule, sparse_jvp
 from .cone import ConeProblem, inverse3
-from .cone_solver import residual_at, search
+from .cone_solver import search
 from .contact_rows import ContactRows, gyroscopic, pushed
 from .linearized import Linearized
+from .residual import residual_at
 from .rows import Rows
 from .scene import Impulse, Scene
 from .solve_cone import answer

@@ -1,0 +1,113 @@
+"""What impulses leave unsolved of a cone problem, without units.
+
+The residual is the largest component of the natural map of any contact, and of the velocity of any
+joint row, in the unit of velocities (see `ConeProblem.units`).
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
+
+from ..math import tree_where
+from ..math.rarely import if_any
+from .cone import ConeProblem, Units
+from .pressure import level
+from .rows import of_lane
+from .tolerances import Tolerances
+from .turns import length, natural_map
+
+
+def velocities_of(problem: ConeProblem, units: Units, p, q):
+    """Velocities after impulses without units, and those at contacts and of joint rows."""
+    momentum = problem.momentum_of_active(units.impulse[None] * p, units.reaction * q)
+    v = problem.free + problem.over_mass(momentum)
+    u, w = problem.contact_velocity(v), problem.joint_velocity(v)
+    return v, u / units.speed[None], w / units.speed
+
+
+def residual_of(problem: ConeProblem, p, u, w):
+    """The largest component of the natural map and of the joint rows."""
+    return _largest(problem, jnp.abs(natural_map(p, u, problem.friction)), w)
+
+
+def _largest(problem: ConeProblem, missed, w):
+    """Of what contacts that take part have missed, and of the velocities of joint rows."""
+    missed = jnp.max(jnp.where(problem.active[None], missed, 0.0), axis=(0, 1), initial=0.0)
+    return jnp.maximum(missed, jnp.max(jnp.abs(w), axis=0, initial=0.0))
+
+
+def residual_at(
+    problem: ConeProblem, impulse, reaction, slip_error: Float[Array, " n_contacts"]
+) -> tuple[Float[Array, ""], Float[Array, ""], Units]:
+    """Of impulses [N s], relative to the largest velocity of the problem; what of it is left if
+    slips have errors [m/s]; and its units.
+
+    With linear pressures where faces slide, if these make it less: of an answer to no more than
+    the error of the problem they may make more.
+    """
+    begun = Begun.of(problem, impulse, reaction)
+    begun = if_any(begun.unsolved, _better_levelled, _as_it_is, problem, begun)
+    units, p, q, residual, _ = begun
+    _, u, w = velocities_of(problem, units, p, q)
+    error = slip_error / units.speed
+    slips = length(u[1:]) > error
+    u = u.at[1:].set(jnp.where(slips[None], u[1:], 0.0))
+    missed = jnp.abs(natural_map(p, u, problem.friction))
+    missed = missed.at[1:].add(-error[None])
+    return residual, jnp.minimum(residual, _largest(problem, missed, w)), units
+
+
+class Begun(NamedTuple):
+    """Where a search begins: given impulses without units.
+
+    They are kept, without a turn, if they leave a residual of no more than `enough`.
+    """
+
+    units: Units
+    p: Float[Array, "3 n_contacts"]
+    q: Float[Array, " n_rows"]
+    residual: Float[Array, ""]
+    enough: Float[Array, ""]
+
+    @staticmethod
+    def of(problem: ConeProblem, impulse, reaction, afresh=False) -> Begun:
+        """At impulses [N s]; see `search`."""
+        units = problem.units()
+        p, q = problem.press(impulse) / units.impulse[None], reaction / units.reaction
+        p = jnp.where(problem.active[None], p, 0.0)
+        _, u, w = velocities_of(problem, units, p, q)
+        residual, tolerances = residual_of(problem, p, u, w), Tolerances.of(p.dtype)
+        enough = jnp.where(afresh, tolerances.reached, tolerances.kept)
+        return Begun(units, p, q, residual, enough.astype(p.dtype))
+
+    @property
+    def wanting(self) -> Bool[Array, ""]:
+        """Whether turns are to follow."""
+        return ~(self.residual <= self.enough)
+
+    @property
+    def unsolved(self) -> Bool[Array, ""]:
+        """Whether these impulses do not solve the problem."""
+        return ~(self.residual <= Tolerances.of(self.p.dtype).accepted)
+
+    def levelled(self, problem: ConeProblem) -> Begun:
+        """With linear pressures where faces slide; what solves the problem is left as it is."""
+        units, p, q, residual, enough = self
+        _, u, _ = velocities_of(problem, units, p, q)
+        even = level(problem, p, u)
+        _, u, w = velocities_of(problem, units, even, q)
+        p = jnp.where(of_lane(self.unsolved, p), even, p)
+        residual = jnp.where(self.unsolved, residual_of(problem, even, u, w), residual)
+        return Begun(units, p, q, residual, enough)
+
+
+def _as_it_is(problem: ConeProblem, begun: Begun) -> Begun:
+    return begun
+
+
+def _better_levelled(problem: ConeProblem, begun: Begun) -> Begun:
+    levelled = begun.levelled(problem)
+    return tree_where(levelled.residual < begun.residual, levelled, begun)
