@@ -213,8 +213,8 @@ def _search(flow, known: Impulses, given: _Given) -> HeldStep:
         # Displacements are no more exact than gaps: short flights have large rates of round-off.
         displacing = dataclasses.replace(displacing, error=error)
         *missed, units = residual_at(displacing, start.contact, start.joint, slip_error)
-        missed = jnp.maximum(jnp.stack(missed) - (aim / units.speed)[0], 0.0)
-        missed, least = jnp.where(taken, missed, 0.0)
+        missed = jnp.stack(missed) - jnp.concatenate([aim, error]) / units.speed
+        missed, least = jnp.where(taken, jnp.maximum(missed, 0.0), 0.0)
         # What comes no nearer has reached round-off: that of slips, too, which is not what is
         # aimed at, or bodies at rest would creep by it.
         settled = (least <= tolerances.accepted) & (missed > 0.5 * before)
