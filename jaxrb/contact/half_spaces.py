@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -164,10 +165,9 @@ class HalfSpaceContacts(AbstractContactSet):
         normal = _expand(self.normal, 0)
         in_body = rotate_inverse(_expand(phase.orientation, 1), normal)
         height, point = self._support(-in_body)
-        along = dot(normal, _expand(phase.position, 1))
-        offset = _expand(self.offset, 0)
-        normal, in_body, along, offset = self._for_each_part((normal, in_body, along, offset))
-        gap, round_off = _gap(along, offset, height)
+        place = _place(normal, _expand(phase.position, 1), _expand(self.offset, 0))
+        normal, in_body, place = self._for_each_part((normal, in_body, place))
+        gap, round_off = _gap(place, height)
         return AtHalfSpaces(gap, round_off, normal, point, cross(point, in_body))
 
     def leeway(self, phase):
@@ -294,11 +294,10 @@ class HalfSpacesInRow(AbstractContactSet):
         if not isinstance(self.part, Sphere):
             return jnp.full(self.shape, jnp.inf, phase.position.x.dtype)
         gravity = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, phase.position.x.shape), gravity)
-        along, rate, pull = (
-            dot(self.normal, vector)
-            for vector in self.bodies.gather((phase.position, inertial.velocity(phase), gravity))
-        )
-        gap, round_off = _gap(along, self.offset, self.part.radius[:, 0])
+        position, *rates = self.bodies.gather((phase.position, inertial.velocity(phase), gravity))
+        rate, pull = (dot(self.normal, vector) for vector in rates)
+        place = _place(self.normal, position, self.offset)
+        gap, round_off = _gap(place, self.part.radius[:, 0])
         gap = gap - 0.5 * round_off
         closed = gap + (rate + 0.5 * pull * duration) * duration < 0
         return jnp.where((gap > 0) & closed, time_to_contact(gap, rate, pull), jnp.inf)
@@ -310,21 +309,34 @@ class HalfSpacesInRow(AbstractContactSet):
             lambda leaf: jnp.broadcast_to(leaf, (*self.shape, 1))[:, 0],
             self.part.support_map(_expand(-in_body, 1)),
         )
-        gap, round_off = _gap(dot(self.normal, position), self.offset, height)
+        gap, round_off = _gap(_place(self.normal, position, self.offset), height)
         sides = (Points(self.bodies, point, cross(point, in_body)),)
         points = ContactPoints(gap, round_off, self.normal, sides)
         balls = isinstance(self.part, Sphere)
         return AtHalfSpacesInRow(gap=gap, round_off=round_off, with_points=points, balls=balls)
 
 
+class _Place(NamedTuple):
+    """How high centres are above half-spaces, and the sizes of the terms of which that is the sum:
+    far along a plane that is not normal to an axis these are larger than it [m]."""
+
+    height: Float[Array, "..."]
+    terms: Float[Array, "..."]
+
+
+def _place(normal: Vec3, position: Vec3, offset: Float[Array, "..."]) -> _Place:
+    products = jax.tree.map(lambda n, x: jnp.abs(n * x), normal, position)
+    return _Place(
+        dot(normal, position) - offset, products.x + products.y + products.z + jnp.abs(offset)
+    )
+
+
 def _gap(
-    along: Float[Array, "..."], offset: Float[Array, "..."], height: Float[Array, "..."]
+    place: _Place, support: Float[Array, "..."]
 ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
-    """The gap of a body whose centre is at a height along the normal of a half-space, and its
-    round-off [m]."""
-    gap = along - offset - height
-    scale = jnp.abs(along) + jnp.abs(offset) + jnp.abs(height)
-    return gap, 8 * jnp.finfo(gap.dtype).eps * scale
+    """The gap of a body that reaches so far down from its centre, and its round-off [m]."""
+    gap = place.height - support
+    return gap, 8 * jnp.finfo(gap.dtype).eps * (place.terms + jnp.abs(support))
 
 
 def _reach(solids: list[tuple[AbstractSolid, ...]]) -> Reach:
