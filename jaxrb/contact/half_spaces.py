@@ -164,10 +164,10 @@ class HalfSpaceContacts(AbstractContactSet):
         """
         normal = _expand(self.normal, 0)
         in_body = rotate_inverse(_expand(phase.orientation, 1), normal)
-        height, point = self._support(-in_body)
+        support, point = self._support(-in_body)
         place = _place(normal, _expand(phase.position, 1), _expand(self.offset, 0))
         normal, in_body, place = self._for_each_part((normal, in_body, place))
-        gap, round_off = _gap(place, height)
+        gap, round_off = _gap(place, support)
         return AtHalfSpaces(gap, round_off, normal, point, cross(point, in_body))
 
     def leeway(self, phase):
@@ -305,11 +305,11 @@ class HalfSpacesInRow(AbstractContactSet):
     def _find(self, t, phase):
         position, orientation = self.bodies.gather((phase.position, phase.orientation))
         in_body = rotate_inverse(orientation, self.normal)
-        height, point = jax.tree.map(
+        support, point = jax.tree.map(
             lambda leaf: jnp.broadcast_to(leaf, (*self.shape, 1))[:, 0],
             self.part.support_map(_expand(-in_body, 1)),
         )
-        gap, round_off = _gap(_place(self.normal, position, self.offset), height)
+        gap, round_off = _gap(_place(self.normal, position, self.offset), support)
         sides = (Points(self.bodies, point, cross(point, in_body)),)
         points = ContactPoints(gap, round_off, self.normal, sides)
         balls = isinstance(self.part, Sphere)

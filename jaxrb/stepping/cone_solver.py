@@ -59,6 +59,8 @@ _STARTS = (1.0, 100.0, 10.0)
 _DAMPING = (10.0, 0.1, 1.0)
 # And where the answer of the first has not been polished.
 _DEEP_DAMPING = 0.1
+# The error of a problem times this is the largest residual of impulses that are nearly the answer.
+_DRIFT = 4.0
 
 
 class ConeSolution(NamedTuple):
@@ -69,7 +71,7 @@ class ConeSolution(NamedTuple):
     reaction: Float[Array, " n_rows"]  # of joint rows [N s]
     residual: Float[Array, ""]
     turns: Int[Array, ""]
-    drifted: Bool[Array, ""]  # whether turns began where a step would be taken, too
+    drifted: Bool[Array, ""]  # whether turns began with impulses that are nearly the answer
 
 
 class _State(NamedTuple):
@@ -309,7 +311,8 @@ def _task(unpack, tolerances: Tolerances) -> Task:
         p = p.at[0].set(jnp.where(each(problem.pads, p[0]), state.best[0][0], problem.follow(p[0])))
         impulse, reaction = units.impulse[None] * p, units.reaction * q
         v = problem.velocity(impulse, reaction)
-        turns, drifted = state.turns.astype(v.dtype), begun.residual <= tolerances.allowed
+        turns, error = state.turns.astype(v.dtype), (problem.error / units.speed)[0]
+        drifted = begun.residual <= jnp.maximum(tolerances.allowed, _DRIFT * error)
         return _pack((v, impulse, reaction, residual, turns, drifted))
 
     return Task(needed, start, turn, ended, finish)
@@ -344,16 +347,22 @@ def _one_lane(tree) -> Float[Array, "numbers 1"]:
     return _pack(jax.tree.map(lambda leaf: leaf[..., None], tree))
 
 
-@jax.jit
-def search(problem: ConeProblem, impulse, reaction, afresh=False) -> ConeSolution:
+def search(
+    problem: ConeProblem, impulse, reaction, exactly: bool | Bool[Array, ""] = False
+) -> ConeSolution:
     """The answer, sought from given impulses; its derivatives are not those of the answer.
 
     Args:
         problem: see `ConeProblem`.
         impulse, reaction: of contacts and joint rows [N s].
-        afresh: whether these are kept only if they solve it as exactly as turns would.
+        exactly: whether these are kept only if they solve it as exactly as turns would.
     """
-    begun = Begun.of(problem, impulse, reaction, afresh)
+    return _search(problem, impulse, reaction, jnp.asarray(exactly))
+
+
+@jax.jit  # a program uses it many times and traces it once
+def _search(problem: ConeProblem, impulse, reaction, exactly) -> ConeSolution:
+    begun = Begun.of(problem, impulse, reaction, exactly)
     # Most steps of what rests end here.
     solution = if_any(begun.wanting, _sought, _kept, problem, begun)
     return solution._replace(turns=solution.turns.astype(jnp.int32))

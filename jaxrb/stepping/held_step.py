@@ -38,17 +38,17 @@ from .tolerances import Tolerances
 # Of the search for the impulses at the start.
 _ITERATIONS = 20
 # The part of the round-off of gaps that is left to what must be solved more exactly.
-_AFRESH = 0.125
+_EXACTLY = 0.125
 
 
 class Impulses(NamedTuple):
     """Of a step, at its start and at its end [N s].
 
     Attributes:
-        changed: whether they are other than those of the step before, from which gaps or velocities
-            had drifted by round-off. They have also undone what those left of both, and leave as
-            much again in the next step. If it kept them, and the step after it sought others, so
-            would every few steps of what rests; so it asks for solutions as exact as others are.
+        changed: whether the step before had impulses that were nearly the answer. What these left
+            of gaps and velocities has been undone with these, which therefore leave as much again
+            in the next step: it keeps none that are not as exact as what it would find, or at rest
+            the same would happen again and again.
     """
 
     start: Impulse
@@ -200,7 +200,7 @@ def _search(flow, known: Impulses, given: _Given) -> HeldStep:
     slip_error = rows.slip_error(phase) / time
     known = known.lasting(held)
     enough = jnp.where(known.changed, tolerances.reached, tolerances.kept).astype(time.dtype)
-    aim = jnp.where(known.changed, _AFRESH * error, error)
+    aim = jnp.where(known.changed, _EXACTLY * error, error)
 
     def unfinished(carry):
         *_, ended, turns = carry
@@ -223,9 +223,10 @@ def _search(flow, known: Impulses, given: _Given) -> HeldStep:
         problem = tree_where(last, ending, displacing)
         # Of a batch, those that have ended ask for no more turns.
         problem = dataclasses.replace(problem, active=problem.active & ~ended)
-        solution = search(problem, *tree_where(last, end, start), known.changed)
+        solution = search(problem, *tree_where(last, end, start), exactly=known.changed)
         solved = Impulse(solution.impulse, solution.reaction)
-        changed = changed | solution.drifted
+        # Turns between the first and the last begin with what the turn before has found.
+        changed = changed | (solution.drifted & ((turns == 0) | last))
         start, end = tree_where(last, (start, solved), (solved, end))
         impulses = Impulses(start, end, changed)
         residual = jnp.where(last, jnp.maximum(least, solution.residual), residual)

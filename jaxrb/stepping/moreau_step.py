@@ -66,11 +66,7 @@ class Struck(NamedTuple):
 
     impulse: Impulse  # [N s]
     in_the_mean: Bool[Array, ""]  # whether the law holds of mean velocities
-    # Whether the impulses are other than those of the step before, from which velocities had
-    # drifted by round-off. They have also undone what those left of velocities, so that in the next
-    # step as much is left again. If it kept them, and the step after it sought others, so would
-    # every second step of what rests.
-    changed: Bool[Array, ""]
+    changed: Bool[Array, ""]  # whether the step before had nearly the answer, as in `held_step`
 
     @staticmethod
     def nothing(none: Impulse) -> Struck:
@@ -187,7 +183,7 @@ def _search(
         # Of a batch, those that have ended ask for no more.
         asked = dataclasses.replace(problem, active=problem.active & ~ended)
         biased = _biased(asked, mean, in_the_mean)
-        solution = search(biased, *impulse, before.changed)
+        solution = search(biased, *impulse, exactly=before.changed)
         contact = jnp.where(problem.active[None], solution.impulse, 0.0)
         after = problem.contact_rates.velocity(solution.velocity) - drift
         created = 0.5 * jnp.sum(problem.acting(contact) * (coming + after))

@@ -73,14 +73,14 @@ class Begun(NamedTuple):
     enough: Float[Array, ""]
 
     @staticmethod
-    def of(problem: ConeProblem, impulse, reaction, afresh=False) -> Begun:
+    def of(problem: ConeProblem, impulse, reaction, exactly=False) -> Begun:
         """At impulses [N s]; see `search`."""
         units = problem.units()
         p, q = problem.press(impulse) / units.impulse[None], reaction / units.reaction
         p = jnp.where(problem.active[None], p, 0.0)
         _, u, w = velocities_of(problem, units, p, q)
         residual, tolerances = residual_of(problem, p, u, w), Tolerances.of(p.dtype)
-        enough = jnp.where(afresh, tolerances.reached, tolerances.kept)
+        enough = jnp.where(exactly, tolerances.reached, tolerances.kept)
         return Begun(units, p, q, residual, enough.astype(p.dtype))
 
     @property

@@ -12,7 +12,7 @@ class Tolerances(NamedTuple):
 
     kept: float  # residual of old impulses that are the answer without a turn
     accepted: float  # residual of an answer
-    reached: float  # residual at which turns end
+    reached: float  # residual at which turns end, and of those that are kept if asked so exactly
     near: float  # residual from which semismooth turns take over
     coarse: float  # residual from which they are tried where the interior comes no nearer
     # Term of the semismooth turns. Round-off of velocities over it is how far from linear a turn
