@@ -9,8 +9,13 @@ import argparse
 import importlib
 import subprocess
 import sys
+import tempfile
+from pathlib import Path
+from types import ModuleType
 
-from . import gradients
+from . import files, gradients
+from .problem import set_precision
+from .record import Record
 
 BENCHMARKS = {
     "throughput": "body-steps per second, next to MuJoCo C, MJX and Brax where installed",
@@ -23,6 +28,8 @@ BENCHMARKS = {
     "flows": "time of a step of each flow over that of LieVariational",
     "impact": "microseconds of an impact with friction, and the error of Euler's rule through it",
     "compile": "seconds to trace and compile, cold and from JAX's persistent cache",
+    "memory": "bytes of a world that runs and gradients need besides their results",
+    "parts": "time of a batch as part files over that in memory, and of reading and resuming",
 }
 # What they measure needs float64: contacts at rest, flights and derivatives to round-off.
 _DOUBLE = ("contact", "stacks", "flights", "gradients")
@@ -45,6 +52,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="both",
         help=f"default both; of {', '.join(_DOUBLE)} float64",
     )
+    parser.add_argument(
+        "--scenes",
+        type=lambda text: text.split(","),
+        metavar="A,B,...",
+        help="those whose names begin so; default all; of gradients see below",
+    )
+    parser.add_argument(
+        "--json", type=files.writable, metavar="FILE", help="where to write all rows, and of what"
+    )
+    parser.add_argument(
+        "--note", default="", metavar="TEXT", help="to keep with the rows, as on the machine's load"
+    )
     gradients.add_arguments(parser.add_argument_group("of gradients"))
 
 
@@ -54,22 +73,60 @@ def run(args: argparse.Namespace) -> int:
         for name, text in BENCHMARKS.items():
             print(f"  {name:<11} {text}")
         return 0
-    double = args.dtype == "both" and args.name in _DOUBLE
-    if args.dtype == "both" and not double:
-        return max(_in_process(args, dtype) for dtype in ("float32", "float64"))
-    module = importlib.import_module(f".{_MODULES[args.name]}", __package__)
+    module = benchmark(args.name)
     if args.name == "gradients":
         return module.run(args)
-    module.run(args.batches or module.BATCHES, args.rounds, "float64" if double else args.dtype)
+    scenes = _scenes(module, args.scenes)
+    if not scenes:
+        print(f"--scenes: {args.name} has {', '.join(module.SCENES)}", file=sys.stderr)
+        return 2
+    double = args.name in _DOUBLE
+    if args.dtype == "both" and not double:
+        return _in_both_precisions(args)
+    dtype = "float64" if args.dtype == "both" else args.dtype
+    set_precision(dtype)
+    record = Record(args.name, module.TABLE, args.rounds, dtype, args.json, args.note)
+    for scene in scenes:
+        record.begin(scene)
+        module.measure(record, scene, args.batches or module.BATCHES)
+    record.close()
     return 0
 
 
-def _in_process(args: argparse.Namespace, dtype: str) -> int:
-    """One dtype in a process of its own: JAX fixes its default precision once."""
-    command = [sys.executable, "-m", "jaxrb", "bench", args.name]
-    command += ["--rounds", str(args.rounds), "--dtype", dtype]
+def benchmark(name: str) -> ModuleType:
+    """The module of a benchmark.
+
+    It has `BATCHES` by default, the names of its `SCENES`, the `TABLE` of its rows, and `measure`,
+    which adds those of a scene. That of gradients has tables of its own, and `run` alone.
+    """
+    return importlib.import_module(f".{_MODULES[name]}", __package__)
+
+
+def _scenes(module: ModuleType, beginnings: list[str] | None) -> list[str]:
+    return [name for name in module.SCENES if name.startswith(tuple(beginnings or [""]))]
+
+
+def _in_both_precisions(args: argparse.Namespace) -> int:
+    """Each in a process of its own, as JAX fixes its default precision once; one file for both."""
+    status, written = 0, []
+    with tempfile.TemporaryDirectory() as folder:
+        for dtype in ("float32", "float64"):
+            path = Path(folder, dtype)
+            status = _in_process(args, dtype, path) or status
+            if path.exists():
+                written.append(path)
+            if args.json is not None and written:
+                files.write(args.json, files.merged(written))
+    return status
+
+
+def _in_process(args: argparse.Namespace, dtype: str, path: Path) -> int:
+    command = [sys.executable, "-m", "jaxrb", "bench", args.name, "--json", str(path)]
+    command += ["--rounds", str(args.rounds), "--dtype", dtype, f"--note={args.note}"]
     if args.batches:
         command += ["--batches", ",".join(map(str, args.batches))]
+    if args.scenes:
+        command += ["--scenes", ",".join(args.scenes)]
     return subprocess.run(command, check=False).returncode
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,30 +12,43 @@ from ..bodies import RigidBody, State
 from ..impact import Coulomb, Frictionless
 from ..shapes import HalfSpace, Sphere
 from ..simulate import LGVCI, World, simulate
-from .problem import describe_machine, set_precision
-from .timing import Quantiles, round_robin
+from .peers import REFERENCE
+from .record import LOSES, RATE, Column, Record, Table
+from .timing import Quantiles, fastest_of, round_robin
 
 BATCHES = (1, 64)
-BODIES = (2, 8, 32, 100)
-FRICTION = (0.0, 0.3)
 RADIUS, DT, N_STEPS = 0.1, 0.005, 400  # [m], [s]
+OURS = "jaxrb, jit(vmap)"
+# How many balls, and their coefficient of friction.
+SCENES = {
+    f"{n} balls {f'with friction {friction}' if friction else 'without friction'}": (n, friction)
+    for friction in (0.0, 0.3)
+    for n in (2, 8, 32, 100)
+}
+TABLE = Table(
+    f"balls between six walls, {N_STEPS} steps of {DT} s",
+    "contender",
+    (
+        RATE,
+        Column("ratio", f"over {REFERENCE}", "", 24, spread=True),
+        LOSES,
+        Column("impacts", "impacts a world", ".0f"),
+    ),
+    (
+        "body-steps/s: best of the rounds; ratio: median of the rounds (least .. most)",
+        "MuJoCo: float64, soft contact",
+    ),
+)
 _WALLS = [tuple(sign * row) for row in np.eye(3) for sign in (1.0, -1.0)]
 
 
-def run(batches: tuple[int, ...], rounds: int, dtype: str) -> None:
-    """Prints the table of one dtype."""
-    set_precision(dtype)
-    print(f"balls between six walls, {N_STEPS} steps of {DT} s; {describe_machine(dtype)}")
-    for friction in FRICTION:
-        print(f"friction {friction}")
-        print(f"{'balls':>6} {'batch':>6}  {'contender':<22} {'body-steps/s':>12}   over MuJoCo")
-        for n in BODIES:
-            for batch in batches:
-                _compare(n, batch, friction, rounds)
-    print("  MuJoCo: C, one thread, float64, soft contact\n")
+def measure(record: Record, scene: str, batches: tuple[int, ...]) -> None:
+    """Adds the rows of a scene."""
+    for batch in batches:
+        _compare(record, *SCENES[scene], batch)
 
 
-def _compare(n: int, batch: int, friction: float, rounds: int) -> None:
+def _compare(record: Record, n: int, friction: float, batch: int) -> None:
     side, position, velocity = _gas(n, batch)
     walls = [HalfSpace(normal, -side / 2) for normal in _WALLS]
     body = RigidBody(Sphere(RADIUS), mass=1.0)
@@ -48,19 +63,23 @@ def _compare(n: int, batch: int, friction: float, rounds: int) -> None:
 
     program = jax.jit(jax.vmap(fly))
     arrays = jnp.asarray(position, float), jnp.asarray(velocity, float)
-    contenders = {"jaxrb, jit(vmap)": lambda: program(*arrays)}
+    calls = {OURS: lambda: program(*arrays)}
     try:
-        contenders["MuJoCo"] = _mujoco(side, position[0], velocity[0], friction)
+        calls[REFERENCE] = _mujoco(side, position[0], velocity[0], friction)
     except ImportError:
-        print("  mujoco is not installed")
-    seconds = round_robin(contenders, rounds)
-    worlds = {"jaxrb, jit(vmap)": batch, "MuJoCo": 1}
+        record.remark("mujoco is not installed")
+    seconds = round_robin(calls, record.rounds)
+    worlds = {OURS: batch, REFERENCE: 1}
     rates = {name: n * N_STEPS * worlds[name] / taken for name, taken in seconds.items()}
+    others = {name: rate for name, rate in rates.items() if name != OURS}
     for name, rate in rates.items():
-        ratio = Quantiles.of(rate / rates["MuJoCo"]) if "MuJoCo" in rates else "-"
-        print(f"{n:>6} {worlds[name]:>6}  {name:<22} {rate.max():>12.3g}   {ratio!s}")
-    impacts = program(*arrays).impacts.count
-    print(f"{'':>15}{float(impacts.mean()):.0f} impacts a world")
+        values: dict[str, Any] = {"rate": rate.max()}
+        if REFERENCE in rates:
+            values |= Quantiles.of(rate / rates[REFERENCE]).named("ratio")
+        if name == OURS:
+            values["loses_to"] = fastest_of(others, rate)
+            values["impacts"] = float(program(*arrays).impacts.count.mean())
+        record.add(worlds[name], name, **values)
 
 
 def _gas(n: int, batch: int) -> tuple[float, np.ndarray, np.ndarray]:

@@ -17,36 +17,42 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .gradient import LAWS, programs
-from .problem import describe, set_precision
+from .gradient import SCENES, programs
+from .problem import PROBLEM, set_precision
+from .record import Column, Record, Table
 from .timing import Quantiles
 
 BATCHES = (1024,)
 PROGRAMS = ("forward run", "reverse mode, grad")
+TABLE = Table(
+    PROBLEM,
+    "program",
+    (
+        Column("cache", "cache", "", 6),
+        Column("trace", "trace [s]", "", 24, spread=True),
+        Column("compile", "lower and compile [s]", "", 24, spread=True),
+    ),
+    ("median of the rounds (least .. most)",),
+)
 
 
-def run(batches: tuple[int, ...], rounds: int, dtype: str) -> None:
-    """Prints the table of one dtype."""
-    set_precision(dtype)
-    print(describe(dtype))
-    print(f"{'batch':>6}  {'program':<20} {'cache':<6} {'trace [s]':<22} lower and compile [s]")
+def measure(record: Record, scene: str, batches: tuple[int, ...]) -> None:
+    """Adds the rows of a scene."""
     for batch in batches:
-        for law in LAWS:
-            print(law)
-            for name in PROGRAMS:
-                _run_program(law, name, batch, rounds, dtype)
-    print(f"  median of {rounds} rounds (least .. most)\n")
+        for name in PROGRAMS:
+            _run_program(record, scene, name, batch)
 
 
-def _run_program(law: str, name: str, batch: int, rounds: int, dtype: str) -> None:
+def _run_program(record: Record, law: str, name: str, batch: int) -> None:
     taken = {"cold": [], "warm": []}
-    for _ in range(rounds):
+    for _ in range(record.rounds):
         with tempfile.TemporaryDirectory() as cache:
             for seconds in taken.values():
-                seconds.append(_in_process(law, name, batch, dtype, cache))
-    for kind, seconds in taken.items():
-        trace, compilation = (str(Quantiles.of(column)) for column in np.transpose(seconds))
-        print(f"{batch:>6}  {name:<20} {kind:<6} {trace:<22} {compilation}")
+                seconds.append(_in_process(law, name, batch, record.dtype, cache))
+    for cache, seconds in taken.items():
+        trace, compilation = (Quantiles.of(column) for column in np.transpose(seconds))
+        values = {**trace.named("trace"), **compilation.named("compile")}
+        record.add(batch, name, cache=cache, **values)
 
 
 def _in_process(law: str, name: str, batch: int, dtype: str, cache: str) -> list[float]:
@@ -66,9 +72,9 @@ def _in_process(law: str, name: str, batch: int, dtype: str, cache: str) -> list
     return json.loads(done.stdout)
 
 
-def measure(law: str, name: str, batch: int) -> tuple[float, float]:
+def seconds_of(law: str, name: str, batch: int) -> tuple[float, float]:
     """Seconds to trace, and to lower and compile, a program for a batch of heights."""
-    program = programs(LAWS[law]())[name]
+    program = programs(SCENES[law]())[name]
     world = program.args[0]
     example = jax.ShapeDtypeStruct((batch,), jnp.result_type(float))
     times = [time.perf_counter()]
@@ -81,4 +87,4 @@ def measure(law: str, name: str, batch: int) -> tuple[float, float]:
 
 if __name__ == "__main__":
     set_precision(sys.argv[4])
-    print(json.dumps(measure(sys.argv[1], sys.argv[2], int(sys.argv[3]))))
+    print(json.dumps(seconds_of(sys.argv[1], sys.argv[2], int(sys.argv[3]))))

@@ -1,4 +1,4 @@
-"""Contacts that last: a box, and a stack of ten, at rest, settling and shaken, next to MuJoCo.
+"""Contacts that last: a box, and a stack of ten, at rest, pushed and shaken, next to MuJoCo.
 
 The time is that of the CPU, summed over its cores, so that it is per core however many a
 contender takes.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -28,8 +28,9 @@ from ..simulate import (
     pair_gaps,
     simulate,
 )
-from .problem import describe_machine, set_precision
-from .timing import Quantiles
+from .peers import REFERENCE
+from .record import LOSES, RATE, Column, Record, Table
+from .timing import Quantiles, fastest_of
 
 BATCHES = (64,)
 DT, GRAVITY, FRICTION = 0.005, 9.81, 0.5  # [s], [m/s^2]
@@ -44,7 +45,6 @@ METHODS: dict[str, AbstractMethod] = {
     "MoreauJean, stepped": MoreauJean(DT, impacts="stepped", penetration=HALF[2]),
     "LGVCI": LGVCI(DT, on_zeno="rest", penetration=1e-9),
 }
-REFERENCE = "MuJoCo C, 1 thread"
 
 
 class Scene(NamedTuple):
@@ -66,48 +66,71 @@ class Scene(NamedTuple):
     worlds: int
     methods: tuple[str, ...]
 
+    def name(self) -> str:
+        """In the table, and for `--scenes`."""
+        boxes = "1 box" if self.boxes == 1 else f"{self.boxes} boxes"
+        if not self.shove:
+            return f"{boxes} at rest, {self.steps} steps"
+        times = "once" if self.every == self.steps else f"each {self.every * DT:g} s"
+        return f"{boxes} pushed by {self.shove:g} m/s {times}, {self.steps} steps"
+
+
+def named(*scenes: Scene) -> dict[str, Scene]:
+    """The scenes by their names."""
+    return {scene.name(): scene for scene in scenes}
+
 
 class Report(NamedTuple):
     """What a contender has done."""
 
     steps: int  # completed, of all worlds
     deepest: float  # penetration [m]
-    failed: str  # worlds that ended early
+    failed: int | None = None  # worlds that ended early; None of an engine that does not tell
+    why: str | None = None  # they did
 
 
 _BOTH, _STEPPED, _ANY = tuple(METHODS), tuple(METHODS)[:1], 1_000_000
-SCENES = {
-    "a box at rest": Scene(1, 0.0, 200, 200, _ANY, _BOTH),
-    "a box, shaken": Scene(1, 0.5, 20, 200, _ANY, _BOTH),
-    "ten boxes at rest": Scene(10, 0.0, 40, 40, _ANY, _STEPPED),
-    "five boxes settle": Scene(5, 0.01, 40, 40, _ANY, _STEPPED),
-    "ten boxes settle": Scene(10, 0.1, 20, 20, 8, _STEPPED),
-}
+SCENES = named(
+    Scene(1, 0.0, 200, 200, _ANY, _BOTH),
+    Scene(1, 0.5, 20, 200, _ANY, _BOTH),
+    Scene(10, 0.0, 40, 40, _ANY, _STEPPED),
+    Scene(5, 0.01, 40, 40, _ANY, _STEPPED),
+    Scene(10, 0.1, 20, 20, 8, _STEPPED),
+)
+TABLE = Table(
+    f"boxes with friction {FRICTION} on a plane and on each other, steps of {DT} s",
+    "contender",
+    (
+        RATE,
+        Column("ratio", "CPU time over MuJoCo", "", 24, spread=True),
+        LOSES,
+        Column("rounds", "rounds", "d"),
+        Column("deepest", "deepest [m]", ".1e"),
+        Column("failed", "failed", "d"),
+        Column("why", "why"),
+    ),
+    (
+        "body-steps/s: of a core, best of the rounds; ratio: median (least .. most)",
+        f"rounds: none is begun after {_LONGEST:g} s of CPU time",
+        "deepest: of the penetrations at the ends of the intervals between pushes",
+        "MuJoCo: float64, soft contact, default options; a step of ours that is solved obeys "
+        "Coulomb's law to 1e-9, and worlds in which one is not are told as failed",
+    ),
+)
 
 
-def run(batches: tuple[int, ...], rounds: int, dtype: str) -> None:
-    """Prints the table of one dtype."""
-    tabulate(SCENES, batches, rounds, dtype)
+def measure(record: Record, scene: str, batches: tuple[int, ...]) -> None:
+    """Adds the rows of a scene."""
+    compare(record, SCENES[scene], batches)
 
 
-def tabulate(scenes: dict[str, Scene], batches: tuple[int, ...], rounds: int, dtype: str) -> None:
-    """Prints the table of some scenes."""
-    set_precision(dtype)
-    print(f"boxes with friction {FRICTION}, steps of {DT} s; {describe_machine(dtype)}")
-    header = f"{'body-steps/s':>12}   {'CPU time over MuJoCo':<28} {'deepest [m]':<11} failed"
-    print(f"{'batch':>6}  {'contender':<{len(REFERENCE) + 2}} {header}")
-    for name, scene in scenes.items():
-        shove = f", {scene.shove} m/s each {scene.every * DT:g} s" if scene.shove else ""
-        print(f"{name}{shove}: {scene.steps} steps")
-        for batch in dict.fromkeys(min(batch, scene.worlds) for batch in batches):
-            _compare(scene, batch, rounds)
-    print("  body-steps/s: of a core, best of the rounds; ratio: median (least .. most)")
-    print("  deepest: of the penetrations at the ends of the shoves' intervals")
-    print("  MuJoCo: float64, soft contact, default options; a step of ours that is solved")
-    print("  obeys Coulomb's law to 1e-9, and worlds in which one is not are told as failed\n")
+def compare(record: Record, scene: Scene, batches: tuple[int, ...]) -> None:
+    """Adds the rows of any scene, in batches as large as it may have."""
+    for batch in dict.fromkeys(min(batch, scene.worlds) for batch in batches):
+        _compare(record, scene, batch)
 
 
-def _compare(scene: Scene, batch: int, rounds: int) -> None:
+def _compare(record: Record, scene: Scene, batch: int) -> None:
     rng = np.random.default_rng(0)
     shoves = scene.shove * rng.normal(size=(batch, scene.steps // scene.every, scene.boxes, 3))
     offset = rng.uniform(-OFFSET, OFFSET, size=(scene.boxes, 2))
@@ -120,15 +143,18 @@ def _compare(scene: Scene, batch: int, rounds: int) -> None:
     try:
         calls[REFERENCE], reports[REFERENCE] = _mujoco(scene, place, shoves[:_MUJOCO_WORLDS])
     except ImportError:
-        print("  mujoco is not installed")
-    seconds, found = _cpu_seconds(calls, rounds)
+        record.remark("mujoco is not installed")
+    seconds, found = _cpu_seconds(calls, record.rounds)
     told = {name: report(found[name]) for name, report in reports.items()}
     rates = {name: scene.boxes * told[name].steps / taken for name, taken in seconds.items()}
+    others = {name: rate for name, rate in rates.items() if name == REFERENCE}
     for name, rate in rates.items():
-        ratio = Quantiles.of(rates[REFERENCE] / rate) if REFERENCE in rates else "-"
-        _, depth, failed = told[name]
-        numbers = f"{rate.max():>12.3g}   {ratio!s:<28} {depth:<11.1e} {failed}"
-        print(f"{batch:>6}  {name:<{len(REFERENCE) + 2}} {numbers}", flush=True)
+        values: dict[str, Any] = told[name]._asdict() | {"rate": rate.max(), "rounds": rate.size}
+        if REFERENCE in rates:
+            values |= Quantiles.of(rates[REFERENCE] / rate).named("ratio")
+        if name != REFERENCE:
+            values["loses_to"] = fastest_of(others, rate)
+        record.add(batch, name, **values)
 
 
 def _ours(method: AbstractMethod, scene: Scene, place: np.ndarray, shoves: np.ndarray):
@@ -161,11 +187,11 @@ def _ours(method: AbstractMethod, scene: Scene, place: np.ndarray, shoves: np.nd
         states, steps, result = found
         depths = jax.jit(jax.vmap(jax.vmap(depth, (None, 0)), (None, 0)))(world, states)
         failed = np.asarray(result != RESULTS.successful)
-        worlds = "0"
+        why = None
         if failed.any():
-            codes = jax.tree.map(lambda values: np.asarray(values)[failed], result)
-            worlds = f"{failed.any(axis=1).sum()} of {len(failed)} ({RESULTS[codes]})"
-        return Report(int(jnp.sum(steps)), float(jnp.max(depths)), worlds)
+            why = RESULTS[jax.tree.map(lambda values: np.asarray(values)[failed], result)]
+        worlds = int(failed.any(axis=1).sum())
+        return Report(int(jnp.sum(steps)), float(jnp.max(depths)), worlds, why)
 
     return lambda: jax.block_until_ready(program(*given)), report
 
@@ -199,7 +225,7 @@ def _mujoco(scene: Scene, place: np.ndarray, shoves: np.ndarray):
     def report(_):
         depths = [0.0]
         each(lambda: depths.append(-float(data.contact.dist.min()) if data.ncon else 0.0))
-        return Report(len(shoves) * scene.steps, max(depths), "-")
+        return Report(len(shoves) * scene.steps, max(depths))
 
     return lambda: each(lambda: None), report
 

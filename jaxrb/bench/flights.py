@@ -13,7 +13,8 @@ from ..cli.cases import CASES
 from ..flows import ExactFlight
 from ..shapes import Box, HalfSpace
 from ..simulate import LGVCI, RESULTS, EventDriven, Solution, World, simulate, simulate_batch
-from .problem import describe_machine, heights, set_precision, start
+from .problem import heights, start
+from .record import Column, Record, Table
 from .timing import Quantiles, round_robin
 
 BATCHES = (1, 1024)
@@ -27,33 +28,46 @@ METHODS = {
 }
 
 
-def run(batches: tuple[int, ...], rounds: int, dtype: str) -> None:
-    """Prints the table of one dtype."""
-    set_precision(dtype)
-    print(f"{DURATION:g} s of flights and impacts without friction; {describe_machine(dtype)}")
-    header = f"{'motion/time':>12} {'impacts/s':>10}   {'speed over steps':<24} evaluations"
-    print(f"{'batch':>6}  {'method':<22} {header}")
-    for name, throw in (("a cuboid over a plane", _cuboid), ("Case I, an ellipsoid", _case_one)):
-        print(name)
-        for batch in batches:
-            _compare(*throw(batch), batch, rounds)
-    print("  time: of the CPU, summed over its cores; best of the rounds. Ratio: median of rounds")
-    print("  (least .. most). Evaluations of the flow: mean and largest of a world.\n")
+TABLE = Table(
+    f"{DURATION:g} s of flights and impacts without friction",
+    "method",
+    (
+        Column("rate", "motion/time", ".3g", 12),
+        Column("impacts", "impacts/s", ".3g", 10),
+        Column("ratio", "speed over steps", "", 24, spread=True),
+        Column("evaluations", "evaluations", ".0f"),
+        Column("most_evaluations", "most", "d", 6),
+        Column("failed", "ended early", "d"),
+    ),
+    (
+        "time: of the CPU, summed over its cores; best of the rounds",
+        "ratio: median of the rounds (least .. most)",
+        "evaluations: of the flow, mean and largest of a world",
+    ),
+)
 
 
-def _compare(world: World, states: State, batch: int, rounds: int) -> None:
+def measure(record: Record, scene: str, batches: tuple[int, ...]) -> None:
+    """Adds the rows of a scene."""
+    for batch in batches:
+        _compare(record, *SCENES[scene](batch), batch)
+
+
+def _compare(record: Record, world: World, states: State, batch: int) -> None:
     calls = {name: _call(world, states, method, batch) for name, method in METHODS.items()}
-    seconds = round_robin(calls, rounds, clock=time.process_time)
+    seconds = round_robin(calls, record.rounds, clock=time.process_time)
     for name, taken in seconds.items():
         sol = calls[name]()
-        speed = batch * DURATION / taken
-        rate = float(jnp.sum(sol.impacts.count)) / taken.min()
-        ratio = Quantiles.of(seconds[STEPS] / taken)
         work = np.asarray(sol.stats.flow_evaluations)
-        failed = int(jnp.sum(sol.result != RESULTS.successful))
-        print(
-            f"{batch:>6}  {name:<22} {speed.max():>12.3g} {rate:>10.3g}   {ratio!s:<24} "
-            f"{work.mean():.0f}, {work.max()}" + (f", ended early {failed}" if failed else "")
+        record.add(
+            batch,
+            name,
+            rate=batch * DURATION / taken.min(),
+            impacts=float(jnp.sum(sol.impacts.count)) / taken.min(),
+            **Quantiles.of(seconds[STEPS] / taken).named("ratio"),
+            evaluations=work.mean(),
+            most_evaluations=work.max(),
+            failed=int(jnp.sum(sol.result != RESULTS.successful)),
         )
 
 
@@ -86,3 +100,6 @@ def _cuboid(batch: int) -> tuple[World, State]:
 def _case_one(batch: int) -> tuple[World, State]:
     world, state = CASES["I"].build()
     return world, jax.vmap(start, in_axes=(None, 0))(state, heights(batch))
+
+
+SCENES = {"a cuboid over a plane": _cuboid, "Case I, an ellipsoid": _case_one}

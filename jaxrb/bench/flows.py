@@ -19,7 +19,8 @@ from ..flows import (
 )
 from ..shapes import Sphere
 from ..simulate import RESULTS, EventDriven, World, simulate
-from .problem import N_STEPS, describe_machine, set_precision
+from .problem import N_STEPS
+from .record import RATE, Column, Record, Table
 from .timing import Quantiles, round_robin
 
 BATCHES = (1024,)
@@ -35,30 +36,36 @@ FLOWS: tuple[AbstractFlow, ...] = (
 )
 
 
-def run(batches: tuple[int, ...], rounds: int, dtype: str) -> None:
-    """Prints the table of one dtype."""
-    set_precision(dtype)
-    print(f"free bodies turning by 0.1 rad a step, {N_STEPS} steps; {describe_machine(dtype)}")
-    print(f"{'batch':>6}  {'flow':<26} {'body-steps/s':>12}   time over {_name(FLOWS[0])}")
+SCENES = ("free bodies",)
+REFERENCE = type(FLOWS[0]).__name__
+TABLE = Table(
+    f"free bodies turning by 0.1 rad a step, {N_STEPS} steps",
+    "flow",
+    (RATE, Column("ratio", f"time over {REFERENCE}", "", 24, spread=True)),
+    ("body-steps/s: best of the rounds; ratio: median of the rounds (least .. most)",),
+)
+
+
+def measure(record: Record, scene: str, batches: tuple[int, ...]) -> None:
+    """Adds the rows of a scene."""
     for batch in batches:
-        _run_batch(batch, rounds)
-    print(f"  body-steps/s: best of {rounds} rounds; ratio: median of rounds (least .. most)\n")
+        _run_batch(record, batch)
 
 
-def _run_batch(batch: int, rounds: int) -> None:
+def _run_batch(record: Record, batch: int) -> None:
     world = World([RigidBody(Sphere(0.1), 1.0, (1.0, 2.0, 2.5))], gravity=(0.0, 0.0, 0.0))
     axes = np.random.default_rng(0).normal(size=(batch, 1, 3))
     spins = jnp.asarray(0.1 / DT * axes / np.linalg.norm(axes, axis=-1, keepdims=True), float)
-    contenders = {}
+    calls = {}
     for flow in FLOWS:
-        program = _program(flow)
+        name, program = type(flow).__name__, _program(flow)
         if not np.all(program(world, spins)[1]):
-            raise RuntimeError(f"{_name(flow)} did not solve its equations.")
-        contenders[_name(flow)] = lambda program=program: program(world, spins)
-    seconds = round_robin(contenders, rounds)
+            raise RuntimeError(f"{name} did not solve its equations.")
+        calls[name] = lambda program=program: program(world, spins)
+    seconds = round_robin(calls, record.rounds)
     for name, taken in seconds.items():
-        ratio = Quantiles.of(taken / seconds[_name(FLOWS[0])])
-        print(f"{batch:>6}  {name:<26} {batch * N_STEPS / taken.min():>12.3g}   {ratio}")
+        ratio = Quantiles.of(taken / seconds[REFERENCE])
+        record.add(batch, name, rate=batch * N_STEPS / taken.min(), **ratio.named("ratio"))
 
 
 def _program(flow: AbstractFlow):
@@ -72,7 +79,3 @@ def _program(flow: AbstractFlow):
         return sol.final.quaternion, sol.result == RESULTS.successful
 
     return jax.jit(jax.vmap(turn, in_axes=(None, 0)))
-
-
-def _name(flow: AbstractFlow) -> str:
-    return type(flow).__name__

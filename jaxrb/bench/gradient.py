@@ -10,23 +10,25 @@ import jax
 import jax.numpy as jnp
 
 from ..impact import AbstractContactLaw, Coulomb, Frictionless
-from .problem import CASE, N_STEPS, describe, heights, set_precision, solve, start
+from .problem import CASE, N_STEPS, PROBLEM, heights, solve, start
+from .record import RATE, Column, Record, Table
 from .timing import Quantiles, round_robin
 
 BATCHES = (1, 64, 1024)
-LAWS = {"without friction": Frictionless, "friction 0.3": partial(Coulomb, 0.3, restitution=1.0)}
+SCENES = {"without friction": Frictionless, "friction 0.3": partial(Coulomb, 0.3, restitution=1.0)}
+FORWARD = "forward run"
+TABLE = Table(
+    f"derivative of the final height with respect to the initial height: {PROBLEM}",
+    "program",
+    (RATE, Column("ratio", f"time over {FORWARD}", "", 24, spread=True)),
+    ("body-steps/s: best of the rounds; ratio: median of the rounds (least .. most)",),
+)
 
 
-def run(batches: tuple[int, ...], rounds: int, dtype: str) -> None:
-    """Prints the table of one dtype."""
-    set_precision(dtype)
-    print(describe(dtype))
-    for name, law in LAWS.items():
-        print(f"derivative of the final height with respect to the initial height, {name}")
-        print(f"{'batch':>6}  {'program':<20} {'body-steps/s':>12}   time over forward")
-        for batch in batches:
-            _run_batch(batch, rounds, law())
-    print(f"  body-steps/s: best of {rounds} rounds; ratio: median of rounds (least .. most)\n")
+def measure(record: Record, scene: str, batches: tuple[int, ...]) -> None:
+    """Adds the rows of a scene."""
+    for batch in batches:
+        _run_batch(record, batch, SCENES[scene]())
 
 
 def programs(law: AbstractContactLaw) -> dict[str, Callable]:
@@ -46,7 +48,7 @@ def programs(law: AbstractContactLaw) -> dict[str, Callable]:
         return jax.jvp(along, (height,), (jnp.ones_like(height),))[1]
 
     single = {
-        "forward run": final_height,
+        FORWARD: final_height,
         "reverse mode, grad": jax.grad(final_height, argnums=1),
         "forward mode, jvp": tangent,
     }
@@ -57,13 +59,12 @@ def programs(law: AbstractContactLaw) -> dict[str, Callable]:
     }
 
 
-def _run_batch(batch: int, rounds: int, law: AbstractContactLaw) -> None:
+def _run_batch(record: Record, batch: int, law: AbstractContactLaw) -> None:
     initial = heights(batch)
-    contenders = {
+    calls = {
         name: (lambda program=program: program(initial)) for name, program in programs(law).items()
     }
-    seconds = round_robin(contenders, rounds)
+    seconds = round_robin(calls, record.rounds)
     for name, taken in seconds.items():
-        ratio = Quantiles.of(taken / seconds["forward run"])
-        rate = batch * N_STEPS / taken.min()
-        print(f"{batch:>6}  {name:<20} {rate:>12.3g}   {ratio}")
+        ratio = Quantiles.of(taken / seconds[FORWARD])
+        record.add(batch, name, rate=batch * N_STEPS / taken.min(), **ratio.named("ratio"))

@@ -18,7 +18,8 @@ from ..impact import (
     solve_impact_batch,
 )
 from ..simulate import simulate_batch
-from .problem import CASE, METHOD, N_STEPS, T1, describe_machine, heights, set_precision, start
+from .problem import CASE, METHOD, N_STEPS, T1, heights, start
+from .record import Column, Record, Table
 from .timing import Quantiles, round_robin
 
 BATCHES = (1, 1024, 100_000)
@@ -26,10 +27,24 @@ STEPS = (100, 1000)  # of Euler's rule until compression would end without frict
 LANES = 1024  # of the simulation
 MOST_FOR_EULER = 4096  # its lanes wait for the slowest of them
 OURS = "jit(vmap(solve_impact))"
-PAPER = (
-    "the paper's own, icosahedron and tetrahedron, one at a time in Mathematica (Table 1): Euler's "
-    "rule 31 200 us\n  with error 9e-4, its Algorithm 1 with adaptive steps 413 us with error 1e-3 "
-    "(pin and ball: 401 us, 6e-5)"
+ALONE, IN_FLIGHT = "impacts alone", f"Case I by simulate_batch, {N_STEPS} steps"
+SCENES = (ALONE, IN_FLIGHT)
+TABLE = Table(
+    "random impacts, mu in [0, 2], e in [0, 1]",
+    "method",
+    (
+        Column("us", "us an impact or a world", ".3g"),
+        Column("ratio", "time over the first", "", 24, spread=True),
+        Column("error", "error", ".1e", 8),
+        Column("impacts", "impacts a world", ".2f"),
+    ),
+    (
+        "us: best of the rounds; ratio: median of the rounds (least .. most)",
+        "error: median over the impacts, |I - I of solve_impact| / |I|",
+        "the paper's own, icosahedron and tetrahedron, one at a time in Mathematica (Table 1): "
+        "Euler's rule 31 200 us with error 9e-4, its Algorithm 1 with adaptive steps 413 us with "
+        "error 1e-3 (pin and ball: 401 us, 6e-5)",
+    ),
 )
 
 
@@ -42,20 +57,16 @@ class Impacts(NamedTuple):
     restitution: Float[Array, " n"]
 
 
-def run(batches: tuple[int, ...], rounds: int, dtype: str) -> None:
-    """Prints the table of one dtype."""
-    set_precision(dtype)
-    print(f"random impacts, mu in [0, 2], e in [0, 1]; {describe_machine(dtype)}")
-    header = f"{'us an impact':>12}   {'time over jit(vmap)':<24} error"
-    print(f"{'batch':>6}  {'method':<{len(OURS)}} {header}")
+def measure(record: Record, scene: str, batches: tuple[int, ...]) -> None:
+    """Adds the rows of a scene."""
+    if scene == IN_FLIGHT:
+        _in_flight(record)
+        return
     for batch in batches:
-        _run_batch(batch, rounds)
-    print("  error: median over the impacts, |I - I of solve_impact| / |I|")
-    print(f"  {PAPER}")
-    print(f"  {_in_flight(rounds)}\n")
+        _run_batch(record, batch)
 
 
-def _in_flight(rounds: int) -> str:
+def _in_flight(record: Record) -> None:
     """The cost of friction in a simulation."""
     world, state = CASE.build()
     states = jax.vmap(start, in_axes=(None, 0))(state, heights(LANES))
@@ -64,18 +75,17 @@ def _in_flight(rounds: int) -> str:
         there = eqx.tree_at(lambda world: world.contact_law, world, law)
         return lambda: simulate_batch(there, states, METHOD, T1, throw=False)
 
-    runs = {"smooth": fly(Frictionless()), "rough": fly(Coulomb(0.3, restitution=1.0))}
-    seconds = round_robin(runs, rounds)
-    impacts = {name: float(run().impacts.count.mean()) for name, run in runs.items()}
-    ratio = Quantiles.of(seconds["rough"] / seconds["smooth"])
-    return (
-        f"Case I, batch {LANES}, {N_STEPS} steps by simulate_batch: with mu = 0.3 "
-        f"({impacts['rough']:.2f} impacts a lane) {ratio}"
-        f" times frictionless ({impacts['smooth']:.2f})"
-    )
+    smooth = "without friction"
+    runs = {smooth: fly(Frictionless()), "mu = 0.3": fly(Coulomb(0.3, restitution=1.0))}
+    seconds = round_robin(runs, record.rounds)
+    for name, taken in seconds.items():
+        ratio = Quantiles.of(taken / seconds[smooth])
+        impacts = float(runs[name]().impacts.count.mean())
+        cost = taken.min() / LANES * 1e6
+        record.add(LANES, name, us=cost, **ratio.named("ratio"), impacts=impacts)
 
 
-def _run_batch(batch: int, rounds: int) -> None:
+def _run_batch(record: Record, batch: int) -> None:
     impacts = _random(batch)
     law = jax.vmap(Coulomb)(impacts.friction, impacts.restitution)
     programs = {
@@ -88,16 +98,13 @@ def _run_batch(batch: int, rounds: int) -> None:
         programs[f"Euler, {steps} steps"] = jax.jit(jax.vmap(_euler(steps)))
     found = {name: np.asarray(program(*impacts)) for name, program in programs.items()}
     ours = found[OURS]
-    contenders = {
-        name: lambda program=program: program(*impacts) for name, program in programs.items()
-    }
-    seconds = round_robin(contenders, rounds)
+    calls = {name: lambda program=program: program(*impacts) for name, program in programs.items()}
+    seconds = round_robin(calls, record.rounds)
     for name, taken in seconds.items():
         ratio = Quantiles.of(taken / seconds[OURS])
         off = np.linalg.norm(found[name] - ours, axis=-1) / np.linalg.norm(ours, axis=-1)
-        error = "-" if name == OURS else f"{np.median(off):.1e}"
-        cost = taken.min() / batch * 1e6
-        print(f"{batch:>6}  {name:<{len(OURS)}} {cost:>12.3g}   {ratio!s:<24} {error}")
+        error = None if name == OURS else np.median(off)
+        record.add(batch, name, us=taken.min() / batch * 1e6, **ratio.named("ratio"), error=error)
 
 
 def _solve(w, velocity, friction, restitution) -> Float[Array, "3"]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -17,6 +15,7 @@ from ..simulate import LGVCI, Solution, World, simulate
 CASE = CASES["I"]
 N_STEPS = 1000
 T1 = N_STEPS * CASE.dt  # [s]
+PROBLEM = f"Case I, {N_STEPS} steps of {CASE.dt} s, initial heights 10 + U(0, 1) m"
 # Impacts lose nothing here. Where the world is an argument of a program that is not known there.
 METHOD = LGVCI(CASE.dt, on_zeno="stop")
 
@@ -40,20 +39,3 @@ def start(state: State, height: Float[Array, ""]) -> State:
 def solve(world: World, state: State) -> Solution:
     """The final state after 1000 steps."""
     return simulate(world, state, METHOD, T1, throw=False)
-
-
-def describe(dtype: str) -> str:
-    """One line: problem, precision, machine."""
-    return (
-        f"Case I, {N_STEPS} steps of {CASE.dt} s, initial heights 10 + U(0, 1) m; "
-        + describe_machine(dtype)
-    )
-
-
-def describe_machine(dtype: str) -> str:
-    """Precision and machine."""
-    device = jax.devices()[0]
-    return (
-        f"{dtype}; {len(jax.devices())} x {device.device_kind}, {os.cpu_count()} CPU cores; "
-        f"jax {jax.__version__}"
-    )

@@ -24,6 +24,15 @@ class Quantiles(NamedTuple):
     def of(values: np.ndarray) -> Quantiles:
         return Quantiles(float(np.median(values)), float(values.min()), float(values.max()))
 
+    @staticmethod
+    def keys(name: str) -> tuple[str, str, str]:
+        """Under which a row keeps quantiles."""
+        return name, f"{name}_least", f"{name}_most"
+
+    def named(self, name: str) -> dict[str, float]:
+        """The entries of a row."""
+        return dict(zip(self.keys(name), self, strict=True))
+
     def __str__(self) -> str:
         return f"{self.median:.3g} ({self.least:.3g} .. {self.most:.3g})"
 
@@ -53,6 +62,21 @@ def round_robin(
         for name, call in contenders.items():
             seconds[name][index] = _seconds(call, repeats[name], clock)
     return seconds
+
+
+def fastest_of(peers: Mapping[str, np.ndarray], rate: np.ndarray) -> str | None:
+    """The fastest of the peers that are faster than a contender, by the median of the rounds.
+
+    Args:
+        peers: their rates in each round, shape (rounds,).
+        rate: that of the contender.
+
+    Returns:
+        Its name; None if the contender loses to none.
+    """
+    ratios = {name: float(np.median(rate / peer)) for name, peer in peers.items()}
+    faster = {name: ratio for name, ratio in ratios.items() if ratio < 1}
+    return min(faster, key=lambda name: faster[name], default=None)
 
 
 def _seconds(call: Callable, repeats: int, clock: Callable[[], float]) -> float:

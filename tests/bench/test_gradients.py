@@ -210,7 +210,7 @@ def test_the_command(tmp_path, capsys):
     for row in rows:
         assert int(row["impacts"]) >= 1 and row["verdict"] == "right"
         assert float(row["error"]) < check.BAR and float(row["modes"]) < check.MODES_BAR
-    assert len(json.loads(files["json"].read_text())["table"]) == 4
+    assert len(json.loads(files["json"].read_text())["rows"]) == 4
 
 
 def test_what_is_refused_is_a_row(capsys, monkeypatch):

@@ -36,7 +36,6 @@ def add_arguments(group: argparse._ArgumentGroup) -> None:
     )
     group.add_argument("--part", choices=PARTS, help="one of the two tables; default both")
     group.add_argument("--csv", type=Path, metavar="FILE", help="where to write the table")
-    group.add_argument("--json", type=Path, metavar="FILE", help="where to write both tables")
 
 
 def _names(known: Collection[str]) -> Callable[[str], list[str]]:

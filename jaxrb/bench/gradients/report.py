@@ -98,7 +98,7 @@ def explanation() -> str:
 
 def records(found: Iterable[Row]) -> list[dict]:
     """One dictionary for each derivative, by `FIELDS`."""
-    none = dict.fromkeys(_ENTRY, "")
+    none = dict.fromkeys(_ENTRY)
     return [
         {
             **{name: getattr(row, name) for name in ("shape", "law", "flow", "throw", "impacts")},

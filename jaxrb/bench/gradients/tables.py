@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import time
+from typing import Any
 
-from ..problem import describe_machine, set_precision
+from .. import files
+from ..machine import describe
+from ..problem import set_precision
 from . import matrix, report
 from .closed_forms import Line, lines
 from .counterexamples import flying
@@ -22,17 +24,19 @@ def run(args: argparse.Namespace) -> int:
         1 if a derivative is wrong, else 0.
     """
     set_precision("float64")
-    print(f"derivatives; {describe_machine('float64')}\n")
+    # Nothing is timed, so that there are no rounds.
+    content = files.header("gradients", "derivatives", None, args.note)
+    print(f"derivatives; float64; {describe(content['machine'])}\n")
     narrow = args.shapes or args.laws or args.flows or args.parameters
     closed: list[Line] = []
     if args.part == "closed-forms" or (args.part is None and not narrow):
         closed = _closed_forms(args.all or args.cover)
+        _keep(args, content, "closed forms", [line._asdict() for line in closed])
     found: list[Row] = []
     if args.part != "closed-forms":
-        found = _table(_scenes(args), args)
+        found = _table(_scenes(args), args, content)
     wrong = sum(not line.right for line in closed)
     wrong += sum(row.entry is not None and row.entry.verdict == "wrong" for row in found)
-    _write(args, closed, found)
     return int(wrong > 0)
 
 
@@ -77,7 +81,7 @@ def _closed_forms(slow: bool) -> list[Line]:
     return everything
 
 
-def _table(scenes: list[Names], args: argparse.Namespace) -> list[Row]:
+def _table(scenes: list[Names], args: argparse.Namespace, content: dict[str, Any]) -> list[Row]:
     print(f"the final states of {len(scenes)} scenes by every number, against differences")
     print(report.header())
     everything: list[Row] = []
@@ -85,18 +89,16 @@ def _table(scenes: list[Names], args: argparse.Namespace) -> list[Row]:
         print(report.summary(names, seconds, found), flush=True)
         everything += found
         # Each time anew: a run that takes hours may be ended before it ends.
-        _write(args, [], everything)
+        _keep(args, content, "every number", report.records(found))
+        if args.csv is not None:
+            report.write_csv(args.csv, report.records(everything))
     print(report.explanation())
     print(report.by_parameter(everything))
     return everything
 
 
-def _write(args: argparse.Namespace, closed: list[Line], found: list[Row]) -> None:
-    if args.csv is not None and found:
-        report.write_csv(args.csv, report.records(found))
+def _keep(args: argparse.Namespace, content: dict[str, Any], table: str, rows: list[dict]) -> None:
+    """Adds rows of one of the tables to the content of the file, and writes it."""
+    content["rows"] += [{"table": table, "dtype": "float64", **row} for row in rows]
     if args.json is not None:
-        both = {
-            "closed forms": [line._asdict() for line in closed],
-            "table": report.records(found),
-        }
-        args.json.write_text(json.dumps(both, indent=1) + "\n")
+        files.write(args.json, content)
