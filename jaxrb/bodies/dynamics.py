@@ -21,6 +21,8 @@ from .phase import Phase
 
 # Of the fixed-point rule for loads that depend on velocities.
 _ITERATIONS = 60
+# It does not settle where impulses have grown by so much.
+_LOST = 1e6
 
 
 class Kick(NamedTuple):
@@ -113,12 +115,13 @@ class Dynamics(eqx.Module):
         torques of linear velocities, so that round-off of these may be more than the whole torque.
         """
 
-        def size(of: Wrench):
-            turning = dot(of.torque, self.inertial.inertia.solve(of.torque))
-            return dot(of.force, of.force) / self.inertial.mass + turning
+        whole = self._size(impulse) + self._size(_momenta(phase))
+        return jnp.max(self._size(rest) / jnp.where(whole > 0, whole, 1.0))
 
-        whole = size(impulse) + size(_momenta(phase))
-        return jnp.max(size(rest) / jnp.where(whole > 0, whole, 1.0))
+    def _size(self, of: Wrench) -> Float[Array, " n_bodies"]:
+        """Twice the kinetic energy that it would be of momenta [J]."""
+        turning = dot(of.torque, self.inertial.inertia.solve(of.torque))
+        return dot(of.force, of.force) / self.inertial.mass + turning
 
     def _impulse(self, t: Time, phase: Phase, duration: Time) -> Wrench:
         if not self.velocity_dependent:
@@ -140,20 +143,29 @@ class Dynamics(eqx.Module):
 def _implicit(t, phase: Phase, duration, dynamics: Dynamics) -> Wrench:
     """The impulse J = duration * wrench(phase pushed by J/2)."""
 
-    start = dynamics._kicked(t, phase, duration)
+    start, momenta = dynamics._kicked(t, phase, duration), _momenta(phase)
     function = partial(_of_half_way, t, phase, duration, dynamics)
-    return _fixed_point(function, start, _momenta(phase))
+    size = lambda impulse: jnp.sum(dynamics._size(impulse))  # noqa: E731
+    largest = _LOST**2 * (size(start) + size(momenta))
+    return _fixed_point(function, start, momenta, lambda impulse: size(impulse) <= largest)
 
 
 def _fixed_point(
-    function: Callable[[Wrench], Wrench], start: Wrench, added_to: Wrench | None = None
+    function: Callable[[Wrench], Wrench],
+    start: Wrench,
+    added_to: Wrench | None = None,
+    bounded: Callable[[Wrench], Any] = lambda _: True,
 ) -> Wrench:
     """Applies a function repeatedly until only round-off changes, that of the numbers to which the
-    result is added included: forces that all but cancel are no more exact than that."""
+    result is added included: forces that all but cancel are no more exact than that.
+
+    What is not `bounded` is left where it is: numbers stay finite, for a shorter step to be tried.
+    """
 
     def unfinished(carry):
-        _, change, count = carry
-        return (change > (4 * jnp.finfo(change.dtype).eps) ** 2) & (count < _ITERATIONS)
+        x, change, count = carry
+        moves = change > (4 * jnp.finfo(change.dtype).eps) ** 2
+        return moves & (count < _ITERATIONS) & bounded(x)
 
     def improve(carry):
         x, _, count = carry

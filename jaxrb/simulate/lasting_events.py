@@ -63,6 +63,11 @@ def scene_of(system: System) -> Scene:
     return Scene.of(system.dynamics, contacts, friction, system.joints, turning, resistance)
 
 
+def held_scene_of(system: System) -> Scene:
+    """Likewise, for `held_step`."""
+    return scene_of(system).with_dampers_in_rows()
+
+
 def _turning(system: System, dtype) -> tuple[Turning | None, Float[Array, " n_turning"]]:
     """What resists turning at contacts, and how much it does [m]."""
     rolling, spinning = system.turning
@@ -116,10 +121,10 @@ class Jointed(NoContacts):
     remembers = True
 
     def initial_mode(self, t, phase):
-        return Touching.start(scene_of(self.system), t, phase)
+        return Touching.start(held_scene_of(self.system), t, phase)
 
     def flow(self, scheme, t, duration, phase, mode: Touching, known=None, contacts=None):
-        fly = held_flight(scene_of(self.system), scheme, jnp.zeros_like(duration))
+        fly = held_flight(held_scene_of(self.system), scheme, jnp.zeros_like(duration))
         return fly(t, duration, phase, None, mode, known)
 
 
@@ -268,7 +273,7 @@ class LastingContacts(AbstractEvents):
 
     @property
     def _scene(self) -> Scene:
-        return scene_of(self.system)
+        return held_scene_of(self.system)
 
     @property
     def _n_contacts(self) -> int:

@@ -19,12 +19,16 @@ from ..stepping.put_right import no_shift
 from ..stepping.scene import Scene
 from ..stepping.theta_step import Moved, Rule, theta_step
 from .events import AbstractEvents, Flown, NoContacts
-from .lasting_events import scene_of
+from .lasting_events import held_scene_of, scene_of
 from .system import System
 
 
 class AbstractScheme(eqx.Module):
     """A way to make one step with impacts in it."""
+
+    @abc.abstractmethod
+    def scene(self, system: System) -> Scene:
+        """A world as its steps see it."""
 
     @abc.abstractmethod
     def nothing(self, scene: Scene, t, phase: Phase) -> Any:
@@ -48,6 +52,9 @@ class AbstractScheme(eqx.Module):
 class Variational(AbstractScheme):
     """Moreau's midpoint rule around a flow, and for joined bodies a step that holds joints."""
 
+    def scene(self, system):
+        return held_scene_of(system)
+
     def nothing(self, scene, t, phase):
         none = scene.nothing(scene.rows(t, phase))
         if scene.joints is None:
@@ -63,6 +70,9 @@ class Theta(AbstractScheme):
     """Moreau and Jean's theta rule."""
 
     rule: Rule = eqx.field(static=True)
+
+    def scene(self, system):
+        return scene_of(system)
 
     def nothing(self, scene, t, phase):
         none = scene.nothing(scene.rows(t, phase))
@@ -102,12 +112,12 @@ class SteppedContacts(AbstractEvents):
     remembers = True
 
     def initial_mode(self, t, phase):
-        scene = scene_of(self.system)
+        scene = self.scheme.scene(self.system)
         contact = scene.nothing(scene.rows(t, phase)).contact
         return Carried(self.scheme.nothing(scene, t, phase), contact, jnp.zeros((), bool))
 
     def flow(self, scheme, t, duration, phase, mode: Carried, known=None, contacts=None):
-        scene = scene_of(self.system)
+        scene = self.scheme.scene(self.system)
         restitution = scene.of_sources(scene.beside_contacts(self._restitution, 0.0))
         around = Surroundings(scene, restitution, self.tolerance)
         found = None if known is None else jax.lax.stop_gradient(known.found)

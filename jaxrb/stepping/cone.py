@@ -16,6 +16,9 @@ with b >= 0 there is always a solution; impulses are not unique where many conta
 Dry friction in a joint is a contact whose normal impulse is known and moves nothing, as if a pad
 were pressed on it: its normal row is zero, and the law leaves its normal impulse as it is.
 
+A damper in a joint is a row whose reaction is Q = -d w, with d >= 0 of any size. Among the rows it
+is linear in the velocities after the impulses, so that no damper is too strong for a step.
+
 What resists turning at a contact, as rolling friction does, is one more that is pressed with the
 normal impulse of that contact, which acts on nothing there, either. Its normal row measures the
 same velocity, so that all turns change both impulses alike.
@@ -62,6 +65,7 @@ class ConeProblem(eqx.Module):
         free: v_free, shape (6, n_bodies).
         error: of the bias and of the drift [m/s]; no residual below is looked for. Shape (1,).
         pressed: normal impulses of the last contacts, those of dry friction in joints [N s].
+        damping: d of the last joint rows, those of dampers [kg].
         sources: of those before them, the contacts by which they are pressed.
     """
 
@@ -79,6 +83,7 @@ class ConeProblem(eqx.Module):
     free: Float[Array, "6 n_bodies"]
     error: Float[Array, "1"]
     pressed: Float[Array, " n_pressed"]
+    damping: Float[Array, " n_dampers"]
     sources: tuple[int, ...] = eqx.field(static=True, default=())
 
     @property
@@ -106,6 +111,19 @@ class ConeProblem(eqx.Module):
         """Which contacts are those whose normal impulse is known."""
         n = len(self.contacts.links)
         return np.arange(n) >= n - self.pressed.shape[0]
+
+    def where_damped(self, dampers: Array, others: Array) -> Array:
+        """Numbers of joint rows: those of dampers, and those of others."""
+        n, n_rows = self.damping.shape[0], others.shape[0]
+        return others.at[n_rows - n :].set(dampers[n_rows - n :]) if n else others
+
+    def damped(self, units: Units) -> Float[Array, " n_rows"]:
+        """d of all joint rows without units, 0 of those that hold."""
+        d = jnp.zeros_like(units.reaction)
+        n = self.damping.shape[0]
+        if not n:
+            return d
+        return d.at[-n:].set(self.damping * units.speed / units.reaction[-n:])
 
     def press(self, impulse: Float[Array, "3 n_contacts"]) -> Float[Array, "3 n_contacts"]:
         """Impulses with the normal ones that are known or follow others [N s]."""
@@ -157,8 +175,8 @@ class ConeProblem(eqx.Module):
     def units(self) -> Units:
         """Those of its velocities and impulses: the largest velocity along its rows, and no less
         than what round-off makes of the velocities of bodies."""
-        rho = self.follow(self._pair_means(self._inverse_masses(self.contacts) / 3))
-        delta = self._inverse_masses(self.joints)
+        rho = self.follow(self._pair_means(self.inverse_masses(self.contacts) / 3))
+        delta = self.inverse_masses(self.joints)
         u = jnp.where(self.active[None], jnp.abs(self.contact_velocity(self.free)), 0.0)
         w = jnp.abs(self.joint_velocity(self.free))
         speed = jnp.max(u, axis=(0, 1), initial=0.0)
@@ -184,7 +202,7 @@ class ConeProblem(eqx.Module):
         mean = take(sums / jnp.maximum(count, 1.0), owner, 0)
         return jnp.where(self.active, mean, values)
 
-    def _inverse_masses(self, rows: Rows) -> Float[Array, " n_items"]:
+    def inverse_masses(self, rows: Rows) -> Float[Array, " n_items"]:
         """The traces of the diagonal blocks of the Delassus operator, G M^-1 G^T [1/kg]."""
         flat = self.inverse_inertia.reshape(9, *self.mass.shape)
         inverse = moved(jnp.concatenate([1 / self.mass[None], flat]))

@@ -112,13 +112,16 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
     smooth = Semismooth.of(point.p, u, friction, branch, eps)
     response = _choose(inner, damped.response, smooth.response)
     response = jnp.where(active[None, None], response, 0.0)
-    stiff = jnp.ones_like(q) / eps
+    stiff = problem.where_damped(problem.damped(units), jnp.ones_like(q) / eps)
     respond = _Response.of(problem, units, response, stiff)
 
     # First solve: the predictor of the interior, or the semismooth step.
     missed = curnier_map(point.p, u, friction, branch)
     constant = smooth.change(missed, jnp.zeros_like(missed), eps)
-    du, dp, dq = respond(_choose(inner, predictor, constant), -w * stiff)
+    # What a damper asks for is linear, in both solves the same.
+    damper = -(q + stiff * w)
+    pull = problem.where_damped(damper, -w * stiff)
+    du, dp, dq = respond(_choose(inner, predictor, constant), pull)
 
     # Second solve: with the centre and the corrector, or without the proximal term.
     least = jnp.where(state.deep, tolerances.deep, tolerances.product).astype(eps.dtype)
@@ -126,7 +129,8 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
     given = damped, products, du, dp, first, least
     corrector, aim = where_any(any_inside, inside.corrector, *given)
     constant = smooth.change(missed, dp, eps)
-    du, dp, dq = respond(_choose(inner, corrector, constant), -(w - eps * dq) * stiff)
+    pull = problem.where_damped(damper, -(w - eps * dq) * stiff)
+    du, dp, dq = respond(_choose(inner, corrector, constant), pull)
     dpsi, ds, size = where_any(any_inside, inside.step, aim, du, dp)
     size = jnp.where(inner, size, 1.0)
     point, q = compute_once((point.moved(Point(dp, dpsi, ds), size), q + size[None] * dq))
@@ -137,7 +141,7 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
     # Turns change linear pressures to linear ones, but may begin with others, or open contacts.
     point = point._replace(p=_choose(inner | (state.way != LINEAR), p, even))
     _, u, w = velocities_of(problem, units, point.p, q)
-    found = residual_of(problem, point.p, u, w)
+    found = residual_of(problem, units, point.p, q, u, w)
     accepted = jnp.maximum(problem.error / units.speed, tolerances.accepted)[0]
     return _next(state, Point(*point), q, even, found, problem, tolerances, accepted)
 

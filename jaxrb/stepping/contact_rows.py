@@ -17,39 +17,14 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..bodies import Inertial, Phase
-from ..bodies.joints.coordinates import JointCoordinates
 from ..bodies.joints.ends import Directions
 from ..contact import Stops
 from ..contact.points import ContactPoints, Points
 from ..math import Quat, Vec3, cross, dot, norm, rotate, rotate_inverse, tree_where, zeros_like
 from ..math.materialize import compute_once
+from .along_joints import Rubbing
 from .rows import WORLD, Links, Rows
 from .tolerances import Tolerances
-
-
-class Rubbing(eqx.Module):
-    """The joints with dry friction, all velocities and displacements along them as lengths.
-
-    Attributes:
-        coordinates: of these joints.
-        arc: length that stands for a unit of each coordinate [m].
-    """
-
-    coordinates: JointCoordinates
-    arc: Float[Array, " n_rubbing"]
-
-    @property
-    def largest(self) -> Float[Array, " n_rubbing"]:
-        """The largest friction [N]."""
-        return self.coordinates.friction / self.arc
-
-    def directions(self, phase: Phase) -> Directions:
-        """The directions in which it acts."""
-        return self.coordinates.directions(phase).times(self.arc)
-
-    def travel(self, start: Phase, end: Phase) -> Float[Array, " n_rubbing"]:
-        """From one phase to another, of hinges less than half a turn [m]."""
-        return self.coordinates.difference(start, end) * self.arc
 
 
 class Turning(eqx.Module):

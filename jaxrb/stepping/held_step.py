@@ -8,6 +8,12 @@ it, with friction against the mean slip of the step. Both are cone problems with
 form. What rests does not creep, gaps stay closed to round-off, and joints without contacts would be
 RATTLE's own. The scheme is of order 2 while contacts stick, slide or stay open, and where they
 change from one to another the velocity is continuous.
+
+Dampers in joints act with the same impulse at both ends, by what the joints move in the step. That
+is the midpoint rule, of order 2 and the same in both directions of time, and as the impulse at the
+start is found with those of joints and contacts, dampers may be as strong as they are. By that rule
+alone one that stops its joint within a step would turn its velocity around, again and again: of
+such a damper the impulse at the end is in part by the velocity there (see `_share`).
 """
 
 from __future__ import annotations
@@ -151,21 +157,25 @@ def _arrived(
     displaced: _Displaced, ending: ConeProblem, known: Impulses, residual, scene: Scene
 ) -> HeldStep:
     """The step after a flight, with the impulses at its end."""
-    momentum = ending.momentum(*answer(ending, known.end))
-    end, step = pushed(displaced.phase, momentum, scene.dynamics.inertial), displaced.step
+    impulse, inertial = answer(ending, known.end), scene.dynamics.inertial
+    end, work = pushed(displaced.phase, ending.momentum(*impulse), inertial), displaced.work
+    if scene.damping is not None:
+        work = _and(work, scene.damping.work(impulse.joint, (displaced.phase, end), inertial))
     # Impulses leave bodies where they are, and so the contacts.
-    return HeldStep(end, displaced.contacts, known, step.error, residual, step.work)
+    return HeldStep(end, displaced.contacts, known, displaced.error, residual, work)
 
 
 class _Displaced(NamedTuple):
     """The end of a flight after impulses at its start."""
 
-    phase: Phase
-    contacts: AbstractContacts | None  # there
+    phase: Phase  # with what dampers do there
+    contacts: AbstractContacts | None
     rows: ContactRows
     moved: Impulse  # displacements along all rows per duration, as velocities [m/s]
     turned: Float[Array, "3 n_contacts"]  # what the law at the end adds to its slip [m/s]
-    step: Step
+    damping: Float[Array, " n_dampers"]  # by velocities at the end [kg]
+    error: Float[Array, ""]  # of the flight's equations
+    work: Float[Array, ""] | None
 
 
 def _held(held, impulse: Impulse) -> Impulse:
@@ -180,7 +190,8 @@ def _ending(displaced: _Displaced, held, duration, closed, scene: Scene) -> Cone
     closed = jnp.maximum(closed, rows.round_off)
     closed = held & (jax.lax.stop_gradient(rows.gap - closed) <= 0)
     bias = scene.nothing(rows)._replace(contact=displaced.turned - rows.drift)
-    return scene.problem(rows, displaced.phase, bias, closed, 0.5 * duration)
+    half = 0.5 * duration
+    return scene.problem(rows, displaced.phase, bias, closed, half, displaced.damping)
 
 
 def _search(flow, known: Impulses, given: _Given) -> HeldStep:
@@ -249,8 +260,12 @@ def _displaced(
 ) -> _Displaced:
     """The end of the flight after impulses at its start."""
     problem = scene.problem(rows, phase, scene.nothing(rows), held, 0.5 * duration)
-    momentum = problem.momentum(*impulse)
-    step = flow.step(t, duration, pushed(phase, momentum, scene.dynamics.inertial), scene.dynamics)
+    momentum, inertial = problem.momentum(*impulse), scene.dynamics.inertial
+    begun = pushed(phase, momentum, inertial)
+    step = flow.step(t, duration, begun, scene.dynamics)
+    share = _share(problem, scene.damping_for(duration))
+    end, work = _damped(impulse, share, (phase, begun), step, scene)
+    damping = 0.5 * scene.damping_for(duration) * share
     contacts = scene.find(t + duration, step.phase)
     after = scene.rows_of(contacts, step.phase)
     # A flight that is not taken may have no duration.
@@ -259,14 +274,57 @@ def _displaced(
     slip = slip / time - 0.5 * (rows.drift + after.drift)
     opened = after.gap - jnp.minimum(rows.gap, 0.0) if scene.sinks else after.gap
     moved = jnp.concatenate([(opened / time)[None], slip[1:]])
-    moved = Impulse(moved, scene.violation(step.phase) / time)
+    moved = Impulse(moved, scene.joints_moved(phase, step.phase) / time)
     before = problem.contact_velocity(problem.free) - rows.drift
     # What slips by no more than problems are solved to sticks, and has no direction of slip.
     speeds = jnp.where(held[None], before, 0.0), momentum[:3] / problem.mass[None]
     fastest = jnp.maximum(*(jnp.max(jnp.abs(speed), initial=0.0) for speed in speeds))
     least = jax.lax.stop_gradient(Tolerances.of(fastest.dtype).allowed * fastest)
     turned = scene.seen_from(after, rows, _turned(before, moved.contact, least))
-    return _Displaced(step.phase, contacts, after, moved, turned, step)
+    return _Displaced(end, contacts, after, moved, turned, damping, step.error, work)
+
+
+def _share(problem: ConeProblem, damping: Float[Array, " n_dampers"]):
+    """The part of what dampers do at the end of a step that is by the velocity there.
+
+    With y = damping/(inertia of its joint) in a step the velocity becomes, for a share s,
+
+        (1 - (1 - s) y/2) / ((1 + y/2) (1 + s y/2))
+
+    of itself. It keeps its sign, for any inertia that is no less than that of free bodies, if s is
+    0 up to y = 2 of these, and 1 - 2/y beyond: there a step is too long to tell how it dies away.
+    """
+    n = damping.shape[0]
+    y = damping * problem.inverse_masses(problem.joints)[problem.drift.shape[0] - n :]
+    return jnp.where(y > 2, 1 - 2 / jnp.where(y > 2, y, 2.0), 0.0)
+
+
+def _damped(
+    impulse: Impulse, share, start: tuple[Phase, Phase], step: Step, scene: Scene
+) -> tuple[Phase, Float[Array, ""] | None]:
+    """The end of a flight with the impulses that dampers have there besides those of `share`, and
+    the work of dampers and of all loads.
+
+    Args:
+        impulse: at the start.
+        share: see `_share`.
+        start: the phases before and after the impulse.
+        step: the flight.
+        scene: masses and joints.
+    """
+    damping, inertial = scene.damping, scene.dynamics.inertial
+    if damping is None:
+        return step.phase, step.work
+    again = (1 - share) * damping.own(impulse.joint)
+    pushes = damping.directions(step.phase).push(again, step.phase.position.x.shape[0])
+    end = inertial.pushed(step.phase, *pushes)
+    work = damping.work(impulse.joint, start, inertial)
+    work = work + damping.work(again, (step.phase, end), inertial)
+    return end, _and(step.work, work)
+
+
+def _and(work: Float[Array, ""] | None, more: Float[Array, ""]) -> Float[Array, ""]:
+    return more if work is None else work + more
 
 
 def _turned(before, moved, least) -> Float[Array, "3 n_contacts"]:
@@ -310,17 +368,19 @@ def _problem(
     the body as if its inertia were J + (h/2) d(Omega x J Omega)/dOmega, and the displacement
     follows as the rows at the end have it, seen from half way.
     """
-    plain = scene.problem(rows, phase, scene.nothing(rows), held, 0.5 * duration)
+    half = 0.5 * duration
+    nothing, damping = scene.nothing(rows), scene.damping_for(half)
+    plain = scene.problem(rows, phase, nothing, held, half, damping)
     inertial = scene.dynamics.inertial
     turning = gyroscopic(inertial, pushed(phase, plain.momentum(*impulse), inertial))
     inertia = plain.inertia + 0.5 * duration * turning
     plain = dataclasses.replace(plain, inertia=inertia, inverse_inertia=inverse3(inertia))
     end, moved = displaced.phase, displaced.moved
-    half = _half_turn(phase.orientation, end.orientation)
+    turn = _half_turn(phase.orientation, end.orientation)
     plain = dataclasses.replace(
         plain,
         contact_rates=_displacing(rows, displaced, phase),
-        joint_rates=scene.joint_rows(end).turned(half),
+        joint_rates=scene.joint_rows(end).turned(turn),
     )
     v = plain.velocity(*impulse)
     return dataclasses.replace(
@@ -367,8 +427,9 @@ def _(flow, primals, tangents):
     def equations(x, t, duration, phase, rows, scene):
         known = linearized.impulses(x)
         displaced = _displaced(flow, known, t, duration, phase, rows, held, scene)
-        pressed, rates = scene.pressed(0.5 * duration), _displacing(rows, displaced, phase)
-        return linearized.equations(x, displaced.moved, scene.friction, pressed, rates)
+        half, rates = 0.5 * duration, _displacing(rows, displaced, phase)
+        acting = scene.friction, scene.pressed(half), scene.damping_for(half)
+        return linearized.equations(x, displaced.moved, *acting, rates)
 
     given = (t, duration, phase, rows, scene)
 

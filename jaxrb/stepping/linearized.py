@@ -8,6 +8,7 @@ out then is a solution of least size, about, and velocities do not depend on whi
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from functools import partial
 
@@ -64,7 +65,8 @@ class Linearized(eqx.Module):
         law = Semismooth.of(p, u, problem.friction, branch, eps).given(problem.pads, eps)
         law = law._replace(response=jnp.where(problem.active[None, None], law.response, 0.0))
         scaled = law.response * (units.impulse / units.speed)[None, None]
-        stiff = units.reaction / (eps * units.speed)
+        held = units.reaction / (eps * units.speed)
+        stiff = problem.where_damped(problem.damped(units) * units.reaction / units.speed, held)
         matrix = problem.matrix(scaled, stiff[None, None])
         factors = lanes_last(problem.elimination.factor)(matrix)
         return Linearized(problem, units, branch, law, Shared.of(problem, p, u), factors, eps)
@@ -80,10 +82,13 @@ class Linearized(eqx.Module):
         p, q = self._split(x)
         return Impulse(p * self.units.impulse[None], q * self.units.reaction)
 
-    def equations(self, x: Flat, velocities: Impulse, friction, pressed, rates: Rows) -> Flat:
-        """What is zero at a solution, for velocities of contacts and joint rows [m/s], friction
-        and the normal impulses that are known [N s], and the rows along which velocities change."""
-        p, _ = self._split(x)
+    def equations(
+        self, x: Flat, velocities: Impulse, friction, pressed, damping, rates: Rows
+    ) -> Flat:
+        """What is zero at a solution, for velocities of contacts and joint rows [m/s], friction,
+        the normal impulses that are known [N s], what dampers have [kg], and the rows along which
+        velocities change."""
+        p, q = self._split(x)
         u, w = velocities.contact / self.units.speed[None], velocities.joint / self.units.speed
         missed = curnier_map(p, u, friction, self.branch)
         if self.shared is not None:
@@ -94,7 +99,8 @@ class Linearized(eqx.Module):
             known = pressed / self.units.impulse[-pressed.size :]
             missed = missed.at[0, -pressed.size :].set(p[0, -pressed.size :] - known)
         missed = jnp.where(self.problem.active[None], missed, p)
-        return jnp.concatenate([missed.reshape(-1), w])
+        d = dataclasses.replace(self.problem, damping=damping).damped(self.units)
+        return self._join(missed, self.problem.where_damped(q + d * w, w))
 
     def follow(self, matvec: Callable[[Flat], Flat], change: Flat) -> Flat:
         """The change of the unknowns by a change of the equations.
@@ -147,26 +153,29 @@ class Linearized(eqx.Module):
     def _inverse(self, x: Flat, transposed: bool) -> Flat:
         """Nearly the inverse of the derivative of the equations, or its transpose.
 
-        With dp = N r - D G dv at contacts and dq = (r - H dv)/eps at joints the velocities follow
-        from (M + G^T D G + H^T H/eps) dv = G^T N r + H^T r/eps.
+        With dp = N r - D G dv at contacts and dq = (r - H dv)/eps at joints, of dampers r - d H dv,
+        the velocities follow from (M + G^T D G + H^T H/eps) dv = G^T N r + H^T r/eps.
         """
-        problem, units, eps, law = self.problem, self.units, self.eps, self.law
+        problem, units, law = self.problem, self.units, self.law
+        one = jnp.ones_like(units.reaction)
+        share = problem.where_damped(one, one / self.eps)
+        stiff = problem.where_damped(problem.damped(units), one / self.eps)
         active = problem.active[None]
         p, q = self._split(x)
         solve = lanes_last(partial(problem.elimination.solve, transposed=transposed))
         if transposed:
             pushed = apply(_transpose(law.response), p) / units.speed[None]
-            pulled = problem.joint_rates.momentum((q / (eps * units.speed))[None])
+            pulled = problem.joint_rates.momentum((q * stiff / units.speed)[None])
             dv = solve(self.factors, problem.contact_rates.momentum(pushed) + pulled)
             p = p - jnp.where(active, problem.contacts.velocity(dv) * units.impulse[None], 0.0)
             q = q - problem.joints.velocity(dv)[0] * units.reaction
             p = jnp.where(active, apply(_transpose(law.inverse), p), p)
-            return self._join(self._untied(self._beyond_less(p), transposed=True), q / eps)
+            return self._join(self._untied(self._beyond_less(p), transposed=True), q * share)
         p = self._beyond_less(self._untied(p, transposed=False))
-        p, q = jnp.where(active, apply(law.inverse, p), p), q / eps
+        p, q = jnp.where(active, apply(law.inverse, p), p), q * share
         dv = solve(self.factors, problem.momentum(p * units.impulse[None], q * units.reaction))
         p = p - apply(law.response, problem.contact_rates.velocity(dv)) / units.speed[None]
-        return self._join(p, q - problem.joint_rates.velocity(dv)[0] / (eps * units.speed))
+        return self._join(p, q - problem.joint_rates.velocity(dv)[0] * stiff / units.speed)
 
     def _join(self, p, q) -> Flat:
         return jnp.concatenate([p.reshape(-1), q])

@@ -77,8 +77,8 @@ def _without_rates(phase: Phase, scene: Scene) -> tuple[Phase, Float[Array, ""]]
     def equations(x):
         impulse = linearized.impulses(x)
         left = problem.joint_velocity(problem.velocity(*impulse))
-        velocities, rates = Impulse(nothing.contact, left), problem.contact_rates
-        return linearized.equations(x, velocities, problem.friction, problem.pressed, rates)
+        given = problem.friction, problem.pressed, problem.damping, problem.contact_rates
+        return linearized.equations(x, Impulse(nothing.contact, left), *given)
 
     start = linearized.flat(nothing)
     rates, change = jax.linearize(equations, start)

@@ -1,7 +1,8 @@
 """What impulses leave unsolved of a cone problem, without units.
 
 The residual is the largest component of the natural map of any contact, and of the velocity of any
-joint row, in the unit of velocities (see `ConeProblem.units`).
+joint row, in the unit of velocities (see `ConeProblem.units`). Of a damper it is what the velocity
+would change by if the reaction were what the velocity asks for.
 """
 
 from __future__ import annotations
@@ -28,13 +29,16 @@ def velocities_of(problem: ConeProblem, units: Units, p, q):
     return v, u / units.speed[None], w / units.speed
 
 
-def residual_of(problem: ConeProblem, p, u, w):
+def residual_of(problem: ConeProblem, units: Units, p, q, u, w):
     """The largest component of the natural map and of the joint rows."""
-    return _largest(problem, jnp.abs(natural_map(p, u, problem.friction)), w)
+    missed = jnp.abs(natural_map(p, u, problem.friction))
+    return _largest(problem, units, missed, q, w)
 
 
-def _largest(problem: ConeProblem, missed, w):
-    """Of what contacts that take part have missed, and of the velocities of joint rows."""
+def _largest(problem: ConeProblem, units: Units, missed, q, w):
+    """Of what contacts that take part have missed, and of what joint rows have."""
+    d = problem.damped(units)
+    w = problem.where_damped((q + d * w) / (1 + d), w)
     missed = jnp.max(jnp.where(problem.active[None], missed, 0.0), axis=(0, 1), initial=0.0)
     return jnp.maximum(missed, jnp.max(jnp.abs(w), axis=0, initial=0.0))
 
@@ -57,7 +61,7 @@ def residual_at(
     u = u.at[1:].set(jnp.where(slips[None], u[1:], 0.0))
     missed = jnp.abs(natural_map(p, u, problem.friction))
     missed = missed.at[1:].add(-error[None])
-    return residual, jnp.minimum(residual, _largest(problem, missed, w)), units
+    return residual, jnp.minimum(residual, _largest(problem, units, missed, q, w)), units
 
 
 class Begun(NamedTuple):
@@ -79,7 +83,8 @@ class Begun(NamedTuple):
         p, q = problem.press(impulse) / units.impulse[None], reaction / units.reaction
         p = jnp.where(problem.active[None], p, 0.0)
         _, u, w = velocities_of(problem, units, p, q)
-        residual, tolerances = residual_of(problem, p, u, w), Tolerances.of(p.dtype)
+        residual = residual_of(problem, units, p, q, u, w)
+        tolerances = Tolerances.of(p.dtype)
         enough = jnp.where(exactly, tolerances.reached, tolerances.kept)
         return Begun(units, p, q, residual, enough.astype(p.dtype))
 
@@ -100,7 +105,8 @@ class Begun(NamedTuple):
         even = level(problem, p, u)
         _, u, w = velocities_of(problem, units, even, q)
         p = jnp.where(of_lane(self.unsolved, p), even, p)
-        residual = jnp.where(self.unsolved, residual_of(problem, even, u, w), residual)
+        levelled = residual_of(problem, units, even, q, u, w)
+        residual = jnp.where(self.unsolved, levelled, residual)
         return Begun(units, p, q, residual, enough)
 
 

@@ -12,11 +12,13 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from ..bodies import Dynamics, Phase
+from ..bodies.forces import JointDampers
 from ..bodies.joints.rows import JointRows
 from ..contact import AbstractContacts
 from ..math import Vec3, norm
+from .along_joints import Damping, Rubbing
 from .cone import ConeProblem, inverse3
-from .contact_rows import ContactRows, Rubbing, Turning, inertia_arrays, stacked, velocities
+from .contact_rows import ContactRows, Turning, inertia_arrays, stacked, velocities
 from .rows import Links, Rows
 
 
@@ -37,6 +39,7 @@ class Scene(eqx.Module):
             dry friction 1.
         joints: the rows of all joints, None without any.
         turning: what resists turning at contacts; None without any.
+        damping: the dampers in joints that are rows, not loads; None without any.
         sinks: whether what has penetrated stays where it is, and is not pushed out.
     """
 
@@ -45,6 +48,7 @@ class Scene(eqx.Module):
     friction: Float[Array, " n_contacts"]
     joints: JointRows | None
     turning: Turning | None = None
+    damping: Damping | None = None
     sinks: bool = eqx.field(static=True, default=False)
 
     @staticmethod
@@ -72,6 +76,18 @@ class Scene(eqx.Module):
             return None
         coordinates = self.joints.rubbing
         return Rubbing(coordinates, JointRows.arcs(coordinates, self.dynamics.inertial))
+
+    def with_dampers_in_rows(self) -> Scene:
+        """With dampers in joints among what holds them, in place of loads: a load that depends on
+        velocities takes a body as if it were free, and may ask for steps that are short beside the
+        body's inertia over the damping."""
+        if self.joints is None or self.joints.damped is None:
+            return self
+        coordinates = self.joints.damped
+        damping = Damping(coordinates, JointRows.arcs(coordinates, self.dynamics.inertial))
+        loads = [load for load in self.dynamics.loads if not isinstance(load, JointDampers)]
+        dynamics = dataclasses.replace(self.dynamics, loads=tuple(loads))
+        return dataclasses.replace(self, dynamics=dynamics, damping=damping)
 
     def find(self, t, phase: Phase) -> AbstractContacts | None:
         """The contacts at a time [s]; None where nothing can touch."""
@@ -153,12 +169,24 @@ class Scene(eqx.Module):
     def nothing(self, rows: ContactRows) -> Impulse:
         """No impulse."""
         n_rows = 0 if self.joints is None else self.joints.n_rows
+        n_rows += 0 if self.damping is None else self.damping.arc.size
         return Impulse(jnp.zeros_like(rows.drift), jnp.zeros(n_rows, rows.drift.dtype))
 
-    def violation(self, phase: Phase) -> Float[Array, " n_rows"]:
-        """Of the joints [m]."""
-        none = jnp.zeros(0, phase.position.x.dtype)
-        return none if self.joints is None else self.joints.violation(phase)
+    def joints_moved(self, start: Phase, end: Phase) -> Float[Array, " n_rows"]:
+        """What joints are violated by at the end of a flight, and how far dampers have moved in it
+        [m]."""
+        if self.joints is None:
+            return jnp.zeros(0, start.position.x.dtype)
+        violation = self.joints.violation(end)
+        if self.damping is None:
+            return violation
+        return jnp.concatenate([violation, self.damping.travel(start, end)])
+
+    def damping_for(self, time: Float[Array, ""] | float) -> Float[Array, " n_dampers"]:
+        """The impulses of dampers in a time [s] over their velocities [kg]."""
+        if self.damping is None:
+            return jnp.zeros(0, self.dynamics.inertial.mass.dtype)
+        return self.damping.coefficient * time
 
     @staticmethod
     def acts(t, duration) -> Bool[Array, ""]:
@@ -174,6 +202,7 @@ class Scene(eqx.Module):
         bias: Impulse,
         active: Bool[Array, " n_contacts"],
         time: Float[Array, ""] | float = 0.0,
+        damping: Float[Array, " n_dampers"] | None = None,
     ) -> ConeProblem:
         """The cone problem of a phase, whose velocities are those without impulses.
 
@@ -183,6 +212,7 @@ class Scene(eqx.Module):
             bias: what is added to the velocities along the rows [m/s].
             active: the contacts that take part.
             time: for which dry friction in joints acts [s].
+            damping: of the dampers in joints [kg]; None: they do not act.
         """
         inertial, pressed = self.dynamics.inertial, self.pressed(time)
         if pressed.size:
@@ -203,6 +233,7 @@ class Scene(eqx.Module):
             velocities(phase, inertial),
             jnp.zeros(1, rows.gap.dtype),
             pressed,
+            self.damping_for(0.0) if damping is None else damping,
             () if self.turning is None else self.turning.sources,
         )
 
@@ -222,7 +253,10 @@ class Scene(eqx.Module):
         if self.joints is None:
             none = jnp.zeros((1, 3, 0), phase.position.x.dtype)
             return Rows(none, (none, none), Links((), n_bodies))
-        first, second = self.joints.jacobian(phase).sides
+        directions = self.joints.jacobian(phase)
+        if self.damping is not None:
+            directions = directions.followed_by(self.damping.directions(phase))
+        first, second = directions.sides
         sides = zip(first.incidence.bodies, second.incidence.bodies, strict=True)
         levers = (_row(first.lever), -_row(second.lever))
         return Rows(_row(first.linear), levers, Links(tuple(sides), n_bodies))

@@ -49,8 +49,8 @@ def _(primals, tangents):
 
     def equations(x, problem: ConeProblem):
         velocities = _velocities(problem, linearized.impulses(x))
-        rates = problem.contact_rates
-        return linearized.equations(x, velocities, problem.friction, problem.pressed, rates)
+        given = problem.friction, problem.pressed, problem.damping, problem.contact_rates
+        return linearized.equations(x, velocities, *given)
 
     def matvec(dx):
         return jax.jvp(lambda x: equations(x, problem), (x,), (dx,))[1]

@@ -94,6 +94,7 @@ class Scene:
             "free": self.free.reshape(n, 6).T,
             "error": np.zeros(1),
             "pressed": np.zeros(0),
+            "damping": np.zeros(0),
         } | changes
 
         def convert(x):

@@ -134,6 +134,18 @@ class Directions(eqx.Module):
             )
         )
 
+    def followed_by(self, others: Directions) -> Directions:
+        """Those of these rows, then those of others."""
+        first, second = (
+            Side(
+                Incidence(own.incidence.bodies + more.incidence.bodies),
+                joined([own.linear, more.linear]),
+                joined([own.lever, more.lever]),
+            )
+            for own, more in zip(self.sides, others.sides, strict=True)
+        )
+        return Directions((first, second))
+
     def times(self, factor: Float[Array, " n_rows"]) -> Directions:
         """Those of the numbers times a factor each."""
         scaled = [

@@ -32,12 +32,14 @@ class JointRows(eqx.Module):
         coordinates: of hinges and sliders; None where there are none, as in the following.
         limited: of those with limits.
         rubbing: of those with dry friction.
+        damped: of those with dampers.
     """
 
     constraints: tuple[AbstractConstraint, ...]
     coordinates: JointCoordinates | None
     limited: JointCoordinates | None
     rubbing: JointCoordinates | None
+    damped: JointCoordinates | None
 
     @staticmethod
     def of(
@@ -63,6 +65,7 @@ class JointRows(eqx.Module):
             JointCoordinates.of(joints, dtype, place),
             JointCoordinates.of(joints, dtype, place, having="limits"),
             JointCoordinates.of(joints, dtype, place, having="friction"),
+            JointCoordinates.of(joints, dtype, place, having="damping"),
         )
 
     @staticmethod
