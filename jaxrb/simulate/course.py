@@ -26,20 +26,25 @@ class Course(eqx.Module):
 
 
 class Status(eqx.Module):
-    """The counters of the loop, and the result code."""
+    """The counters of the loop, and the result code.
+
+    They last as long as the course: where a log is full and another one begins, nothing is
+    forgotten, so that flights do not depend on what is kept of them.
+    """
 
     code: Int[Array, ""]
     impacts: Int[Array, ""]  # in all
     impacts_in_step: Int[Array, ""]
     longest: Float[Array, ""]  # flight of this step that ended with an impact [s]
+    ahead: Float[Array, ""]  # no longer flight is tried next [s]; infinite but after a part
     evaluations: Int[Array, ""]  # of the flow
     kernel: Bool[Array, ""]  # whether the loop ran as one kernel
 
     @staticmethod
     def start(code: Int[Array, ""], like: Float[Array, ""]) -> Status:
         """The status at t0, with the code of an inadmissible start; in the dtype of `like`."""
-        none = jnp.zeros((), jnp.int32)
-        return Status(code, none, none, jnp.zeros_like(like), none, jnp.zeros((), bool))
+        none, short, long = jnp.zeros((), jnp.int32), jnp.zeros_like(like), jnp.inf + like
+        return Status(code, none, none, short, long, none, jnp.zeros((), bool))
 
 
 def start_course(grid: TimeGrid, phase: Phase, events: AbstractEvents) -> Course:

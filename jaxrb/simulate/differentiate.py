@@ -257,10 +257,14 @@ def _fly_arcs(
     def fly_last(course: Course, flown, duration, logged: Logged, late):
         """The last flight of an arc that is full or ends before a step does."""
         within = logged.within_step
-        planned = jnp.where(within, duration, course.remaining)
+        # A part is a fraction of what is left of its step, which after an event is not constant.
+        left = course.remaining
+        fraction = duration / jnp.where(left > 0, left, 1.0)
+        part = duration + jax.lax.stop_gradient(fraction) * (left - jax.lax.stop_gradient(left))
+        planned = jnp.where(within, part, left)
         end = fly_to_event(scheme, planned, late, logged, scene, course)
         step = jnp.where(within, course.step, course.step + 1)
-        left = jnp.where(within, course.remaining - end.duration, grid.size(step))
+        left = jnp.where(within, left - end.duration, grid.size(step))
         following = Course(end.after, end.mode, left, step, _sum(course.work, end.work))
         struck = (end.duration, end.before, end.after) if wanted.impacts else None
         return tree_where(flown, following, course), struck

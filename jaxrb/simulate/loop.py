@@ -27,7 +27,7 @@ from .progress import report
 from .recorder import Times
 from .results import Code
 from .time_grid import TimeGrid
-from .trial import Plan, Search, aim, classify, tick, time_resolution
+from .trial import Plan, Search, aim, classify, first_trial, tick, time_resolution
 
 
 class _Carry(eqx.Module):
@@ -81,7 +81,7 @@ def advance(
         contacts = events.contacts(course.time(grid), course.phase)
     watched = events if near is None else events.among(near)
     inspected = _start(plan, watched, course, contacts)
-    trial = plan.detector.first(inspected, course.remaining)
+    trial = first_trial(plan, status, inspected, course.remaining)
     idle = Search(trial, no, zero, zero, no, jnp.zeros((), jnp.int32))
 
     def unfinished(carry: _Carry) -> Bool[Array, ""]:
@@ -156,8 +156,9 @@ def _iteration(plan: Plan, grid: TimeGrid, events: AbstractEvents, carry: _Carry
     step, remaining, status = tick(plan, grid, course, status, trial, case, event, guards, failure)
     course = Course(phase, mode, remaining, step, work)
     fresh = _start(plan, watched, course, contacts)
+    first = first_trial(plan, status, fresh, remaining)
     search = aim(
-        plan, search, case, bracket, guards, inspection, fresh, error, remaining, resolution
+        plan, search, case, bracket, guards, inspection, first, error, remaining, resolution
     )
     waiting = None
     if events.deferred:
@@ -221,7 +222,7 @@ def _in_rounds(
             happened = jnp.any(event.contact)
             watched = events if carry.near is None else events.among(carry.near)
             fresh = _start(plan, watched, course, contacts)
-            trial = plan.detector.first(fresh, course.remaining)
+            trial = first_trial(plan, status, fresh, course.remaining)
             trial = jnp.where(happened, trial, search.trial)
             inspected = tree_where(happened, fresh, inspected)
             search = dataclasses.replace(search, trial=trial)

@@ -75,12 +75,13 @@ class Proved(AbstractDetector):
             elsewhere = state.limit
         else:
             proved, following, elsewhere = self._judge(state, trial, crossed, events, scheme)
+            proved |= duration < state.until  # of a flight that the flow could not take at once
         advance = proved & ~crossed & ~unsolved
         until = jnp.where(advance, duration, state.until)
         upper = jnp.where(crossed & ~unsolved, jnp.minimum(state.upper, duration), state.upper)
-        # What the flow cannot take at once ends where it was last proved.
-        shortened = jnp.where(until > 0, until, scheme.shorter(duration, trial.error))
-        limit = jnp.where(unsolved, jnp.minimum(shortened, state.limit), state.limit)
+        # What the flow cannot take at once is halved, so that parts are fractions of what is left
+        # of the step, as their derivatives have it, wherever trials have ended.
+        limit = jnp.where(unsolved, 0.5 * state.limit, state.limit)
 
         resolution = self.resolution(duration, upper)
         narrow = upper - until <= 2 * resolution

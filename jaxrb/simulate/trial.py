@@ -166,6 +166,22 @@ def _first(plan: Plan, status: Status, trial: Float[Array, ""]) -> Bool[Array, "
     return status.impacts_in_step == 0
 
 
+def first_trial(
+    plan: Plan, status: Status, fresh: State, size: Float[Array, ""]
+) -> Float[Array, ""]:
+    """The duration to try first in a flight: the rest of the step, after a part of it at most twice
+    as much again; or what the detector chooses [s].
+
+    Args:
+        plan: the static part.
+        status: before the flight.
+        fresh: the state of the detector then.
+        size: time left in the step [s].
+    """
+    first = plan.detector.first(fresh, size)
+    return first if plan.detector.searches else jnp.minimum(first, status.ahead)
+
+
 def aim(
     plan: Plan,
     search: Search,
@@ -173,27 +189,25 @@ def aim(
     bracket: Bracket,
     guards: Guards,
     inspection: Inspection,
-    fresh: State,
+    first: Float[Array, ""],
     error: Float[Array, ""],
     size: Float[Array, ""],
     resolution: Float[Array, ""],
 ) -> Search:
-    """The next trial: after an accepted flight the rest of the step, or after a part of it at most
-    twice as much again; while locating an event, Newton's guess kept within the bracket; elsewhere
-    where the detector doubts.
+    """The next trial: after an accepted flight the first of the next; while locating an event,
+    Newton's guess kept within the bracket; elsewhere where the detector doubts.
 
     Args:
         plan: the static part.
         search: in which the last trial was flown.
         case, bracket, guards, inspection, error: of that trial.
-        fresh: the state of the detector before the next flight.
+        first: of the next flight [s].
         size: time left in the step [s].
         resolution: of durations [s].
     """
     trial = search.trial
-    accept = case.accept
     if plan.detector.searches:
-        following = jnp.where(accept, plan.detector.first(fresh, size), inspection.elsewhere)
+        refined = inspection.elsewhere
         lower, upper = bracket.lower, bracket.upper
         searching = jnp.ones((), jnp.int32)
     else:
@@ -207,17 +221,13 @@ def aim(
         refined = jnp.where(~search.locating & ~case.begin, elsewhere, refined)
         refined = jnp.where(case.halve, plan.scheme.shorter(trial, error), refined)
         searching = (case.begin | case.refine | case.halve).astype(jnp.int32)
-        ahead = jnp.where(case.part, jnp.minimum(2 * trial, size), size)
-        if plan.detector.expects:
-            ahead = jnp.minimum(ahead, plan.detector.first(fresh, size))
-        following = jnp.where(accept, ahead, refined)
     return Search(
-        trial=following,
+        trial=jnp.where(case.accept, first, refined),
         locating=case.begin | case.refine,
         lower=lower,
         upper=upper,
         release=bracket.release,
-        iterations=jnp.where(accept, 0, search.iterations + searching),
+        iterations=jnp.where(case.accept, 0, search.iterations + searching),
     )
 
 
@@ -265,6 +275,7 @@ def tick(
         impacts=status.impacts + struck,
         impacts_in_step=impacts_in_step,
         longest=jnp.where(full_step, jnp.zeros_like(trial), longest),
+        ahead=jnp.where(case.part, 2 * trial, jnp.where(case.accept, jnp.inf, status.ahead)),
         evaluations=status.evaluations + 1,
         kernel=status.kernel,
     )
