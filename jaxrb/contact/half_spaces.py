@@ -162,10 +162,13 @@ class HalfSpaceContacts(AbstractContactSet):
         arm chi = rho x R^T n is the derivative of Phi with respect to a rotation of the
         body, in the body frame.
         """
-        normal = _expand(self.normal, 0)
+        return self.found_above(place_above(self.normal, self.offset, phase), self.normal, phase)
+
+    def found_above(self, place: Place, normal: Vec3, phase: Phase) -> AtHalfSpaces:
+        """Likewise, for bodies at a place above planes with these normals."""
+        normal = _expand(normal, 0)
         in_body = rotate_inverse(_expand(phase.orientation, 1), normal)
         support, point = self._support(-in_body)
-        place = _place(normal, _expand(phase.position, 1), _expand(self.offset, 0))
         normal, in_body, place = self._for_each_part((normal, in_body, place))
         gap, round_off = _gap(place, support)
         return AtHalfSpaces(gap, round_off, normal, point, cross(point, in_body))
@@ -316,7 +319,7 @@ class HalfSpacesInRow(AbstractContactSet):
         return AtHalfSpacesInRow(gap=gap, round_off=round_off, with_points=points, balls=balls)
 
 
-class _Place(NamedTuple):
+class Place(NamedTuple):
     """How high centres are above half-spaces, and the sizes of the terms of which that is the sum:
     far along a plane that is not normal to an axis these are larger than it [m]."""
 
@@ -324,15 +327,25 @@ class _Place(NamedTuple):
     terms: Float[Array, "..."]
 
 
-def _place(normal: Vec3, position: Vec3, offset: Float[Array, "..."]) -> _Place:
-    products = jax.tree.map(lambda n, x: jnp.abs(n * x), normal, position)
-    return _Place(
-        dot(normal, position) - offset, products.x + products.y + products.z + jnp.abs(offset)
+def _place(normal: Vec3, position: Vec3, offset: Float[Array, "..."]) -> Place:
+    return Place(
+        dot(normal, position) - offset, largest_terms(normal, position) + jnp.abs(offset)
     )
 
 
+def place_above(normal: Vec3, offset: Float[Array, " n_planes"], phase: Phase) -> Place:
+    """Of all bodies above all planes; of shape (n_bodies, n_planes)."""
+    return _place(_expand(normal, 0), _expand(phase.position, 1), _expand(offset, 0))
+
+
+def largest_terms(a: Vec3, b: Vec3) -> Float[Array, "..."]:
+    """How large the terms of a scalar product are, together."""
+    products = jax.tree.map(lambda x, y: jnp.abs(x * y), a, b)
+    return products.x + products.y + products.z
+
+
 def _gap(
-    place: _Place, support: Float[Array, "..."]
+    place: Place, support: Float[Array, "..."]
 ) -> tuple[Float[Array, "..."], Float[Array, "..."]]:
     """The gap of a body that reaches so far down from its centre, and its round-off [m]."""
     gap = place.height - support

@@ -53,7 +53,7 @@ from .colliders import (
     PolytopeCollider,
     SphereCollider,
 )
-from .half_spaces import HalfSpaceContacts
+from .half_spaces import HalfSpaceContacts, largest_terms, place_above
 from .moving import Motions, Moving
 from .narrow_phase import may_fail, prepare
 from .of_some import ContactsOfSome
@@ -193,7 +193,10 @@ class MovingHalfSpaceContacts(AbstractContactSet):
         position, turn = self.motions.poses(t)
         normal = rotate(turn, self.planes.normal)
         offset = self.planes.offset + dot(normal, position)
-        found = dataclasses.replace(self.planes, normal=normal, offset=offset)._find(t, phase)
+        place = place_above(normal, offset, phase)
+        terms = largest_terms(normal, position) + jnp.abs(self.planes.offset)
+        place = place._replace(terms=place.terms + terms[None])
+        found = self.planes.found_above(place, normal, phase)
         x, q = jax.tree.map(lambda leaf: leaf[:, None], (phase.position, phase.orientation))
         each_part = self.motions.repeated(self.planes.n_parts)
         surface = each_part.surface(t, x + rotate(q, found.point))

@@ -103,33 +103,37 @@ def test_normal_velocities_are_the_rates_of_gaps(body):
     assert gap.size > 6
 
 
+@pytest.mark.parametrize("moves", [False, True])
 @pytest.mark.parametrize("shape", [rb.Sphere(0.2), rb.Box((0.3, 0.2, 0.1))])
-def test_round_off_bounds_the_errors_of_gaps(shape):
+def test_round_off_bounds_the_errors_of_gaps(shape, moves):
     """Far along planes that are not normal to an axis, where a small gap is a sum of large terms:
-    in single precision against the same poses in double precision."""
+    in single precision against the same poses in double precision. A plane that moves is carried
+    far along itself, from under a body that stays."""
     rng = np.random.default_rng(5)
     n = 200
     normals = rng.normal(size=(n, 3))
     normals /= np.linalg.norm(normals, axis=1, keepdims=True)
     along = rng.normal(size=(n, 3)) * 10.0 ** rng.uniform(0, 3, size=(n, 1))
     along -= normals * np.sum(normals * along, axis=1, keepdims=True)
-    places = along + normals * 0.3
+    places = normals * 0.3 if moves else along + normals * 0.3
     turns = rng.normal(size=(n, 4))
     turns /= np.linalg.norm(turns, axis=1, keepdims=True)
 
     @jax.jit
     @jax.vmap
-    def found(normal, place, turn):
+    def found(normal, place, turn, carried):
         zero = jnp.zeros_like(place)[None]
         plane = rb.HalfSpace(normal, jnp.zeros_like(place[0]))
+        if moves:
+            plane = rb.Moving(plane, lambda t, place: (place, jnp.eye(4, dtype=place.dtype)[0]))
         world = rb.World([rb.RigidBody(shape)], [plane], gravity=zero[0])
         world = jax.tree.map(lambda leaf: leaf.astype(place.dtype), world)
         state = rb.State(place[None], turn[None], zero, zero)
-        system, phase = build(world, state, None)
+        system, phase = build(world, state, carried)
         contacts = system.contacts.find(jnp.zeros_like(place[0]), phase)
         return contacts.gap.reshape(-1), contacts.round_off.reshape(-1)
 
-    single = tuple(np.float32(array) for array in (normals, places, turns))
+    single = tuple(np.float32(array) for array in (normals, places, turns, along))
     gap, round_off = (np.asarray(array, float) for array in found(*single))
     exact, _ = found(*(np.float64(array) for array in single))
     assert gap.dtype == float and np.max(np.abs(gap - exact)) > 1e-5
