@@ -42,15 +42,16 @@ def quick_jit(function):
     return jax.jit(function, compiler_options=options)
 
 
-def on_devices(n, program):
-    """What a program prints in a process of its own that has n devices made of one CPU."""
+def on_devices(n, program, *options):
+    """What a program prints in a process of its own that has n devices made of one CPU, and further
+    options of XLA."""
     setup = """
         import sys
         import jax
         sys.path[:0] = ["tests", "tests/impact", "tests/simulate"]
         jax.config.update("jax_enable_x64", True)
     """
-    flags = f"--xla_force_host_platform_device_count={n}"
+    flags = " ".join([f"--xla_force_host_platform_device_count={n}", *options])
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(setup) + textwrap.dedent(program)],
         env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},

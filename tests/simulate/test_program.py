@@ -1,11 +1,15 @@
 """What is compiled: no slow operations, no retracing, memory like a square root."""
 
+import re
+from pathlib import Path
+
 import equinox as eqx
 import jax
 import jax.extend
 import jax.numpy as jnp
+import numpy as np
 import pytest
-from helpers import before_releases, quick_jit
+from helpers import before_releases, on_devices, quick_jit
 
 import jaxrb as rb
 
@@ -34,6 +38,24 @@ def scene(z0, radius=1.0):
 def height(z0, t1=1.0):
     world, state = scene(z0)
     return rb.simulate(world, state, METHOD, t1, throw=False).final.position[0, 2]
+
+
+@pytest.mark.slow
+def test_the_option_of_the_page_makes_the_loop_of_a_world_one_kernel():
+    page = Path(__file__).parents[2] / "docs" / "pages" / "speed.md"
+    option = re.search(r'^export XLA_FLAGS="(.*)"$', page.read_text(), re.MULTILINE)[1]
+    program = """
+        import jax.numpy as jnp
+        from test_program import height
+        compiled = jax.jit(height).lower(jnp.asarray(12.0)).compile()
+        loops = compiled.as_text().count('xla_cpu_small_call="true"')
+        print(loops, float(compiled(jnp.asarray(12.0))))
+    """
+    (few, before), (loops, after) = (
+        map(float, on_devices(1, program, *own).split()) for own in ([], [option])
+    )
+    assert (few, loops) == (0, 1)
+    np.testing.assert_allclose(after, before, rtol=1e-13)
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
