@@ -328,9 +328,7 @@ class Place(NamedTuple):
 
 
 def _place(normal: Vec3, position: Vec3, offset: Float[Array, "..."]) -> Place:
-    return Place(
-        dot(normal, position) - offset, largest_terms(normal, position) + jnp.abs(offset)
-    )
+    return Place(dot(normal, position) - offset, largest_terms(normal, position) + jnp.abs(offset))
 
 
 def place_above(normal: Vec3, offset: Float[Array, " n_planes"], phase: Phase) -> Place:
