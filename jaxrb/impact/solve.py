@@ -209,7 +209,9 @@ def solve(
     change = jnp.sum(matrix * impulse[None], axis=1)
     never = jnp.asarray(jnp.inf, v.dtype)
     at_c, at_s, at_l = (jnp.where(solved, moment, never) for moment in at)
-    at_c = jnp.minimum(at_c, jnp.where(solved, impulse[2], never))  # equal where e = 0
+    # Equal where e = 0, but for round-off; their derivatives are not.
+    beyond = jnp.where(solved & (at_c > impulse[2]), at_c - impulse[2], 0.0)
+    at_c = at_c - jax.lax.stop_gradient(beyond)
 
     sliding = (before[0] != 0) | (before[1] != 0)
     resumes = jnp.isfinite(at_s) & ~sticks

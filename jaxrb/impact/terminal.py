@@ -187,7 +187,8 @@ def _run(
     # End of restitution.
     now = Restitution(line.impulse, line.normal, line.energy, *line.compressed, slope)
     ahead = options.hypothesis.left(contact.restitution, now)
-    ahead = jnp.where(rises, jnp.maximum(ahead, 0.0), jnp.inf)
+    # At 0, where e = 0, a maximum would have half of the derivative.
+    ahead = jnp.where(rises, jnp.where(ahead < 0, 0.0, ahead), jnp.inf)
     restoring = active & (line.stage == Stage.RESTITUTION)
     ends = restoring & (ahead <= limit)
     # Without an event the line is followed as far as it goes.

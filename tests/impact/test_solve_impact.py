@@ -392,6 +392,20 @@ def _law(mu, e):
     return rb.Coulomb(mu, e)
 
 
+@pytest.mark.parametrize("mu", [0.1, 2.0])
+@pytest.mark.parametrize("derivative", [jax.jacfwd, jax.jacrev])
+def test_a_plastic_impact_has_its_derivative_by_restitution(mu, derivative):
+    """It slides to its end or sticks before: the normal impulses of a ball of mass 1 that comes at
+    1 m/s are 1 N s of compression and 1 + e of all."""
+
+    def normal(e):
+        sol = rb.solve_impact(np.diag([3.5, 3.5, 1.0]), [0.7, -0.4, -1.0], rb.Coulomb(mu, e))
+        return jnp.stack([sol.velocity[2], sol.events.c, sol.events.r])
+
+    np.testing.assert_allclose(normal(0.0), [0.0, 1.0, 1.0], atol=1e-15)
+    np.testing.assert_allclose(derivative(normal)(0.0), [1.0, 0.0, 1.0], atol=1e-14)
+
+
 def _impulse(w, v, mu, e):
     return rb.solve_impact(w, v, rb.Coulomb(mu, e), throw=False).impulse
 
