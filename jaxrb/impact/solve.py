@@ -209,9 +209,10 @@ def solve(
     change = jnp.sum(matrix * impulse[None], axis=1)
     never = jnp.asarray(jnp.inf, v.dtype)
     at_c, at_s, at_l = (jnp.where(solved, moment, never) for moment in at)
-    # Equal where e = 0, but for round-off; their derivatives are not.
-    beyond = jnp.where(solved & (at_c > impulse[2]), at_c - impulse[2], 0.0)
-    at_c = at_c - jax.lax.stop_gradient(beyond)
+    # Where e = 0 both are equal but for round-off; their derivatives are not.
+    ended_at = jnp.minimum(at_c, jnp.where(solved, impulse[2], never))
+    beyond = jax.lax.stop_gradient(at_c - ended_at)
+    at_c = jnp.where(jnp.isfinite(at_c), at_c - beyond, ended_at)
 
     sliding = (before[0] != 0) | (before[1] != 0)
     resumes = jnp.isfinite(at_s) & ~sticks
