@@ -37,9 +37,10 @@ def first_of(mask: Any) -> tuple[int, int] | None:
     Of a mask that spans processes all of them must ask, and all get the same answer: the devices
     reduce it to single numbers, of which each process has a copy.
     """
-    if not bool(jnp.any(mask)):
+    xp = np if isinstance(mask, np.ndarray | np.bool_) else jnp
+    if not bool(xp.any(mask)):
         return None
-    return int(jnp.sum(mask)), int(jnp.argmax(jnp.ravel(mask)))
+    return int(xp.sum(mask)), int(xp.argmax(xp.ravel(mask)))
 
 
 def entry(tree: Any, index: int) -> Any:

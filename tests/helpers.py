@@ -68,8 +68,14 @@ def on_hosts(n, program, n_devices=2, timeout=300):
     address, with so many devices each made of one CPU; in it `rank` is the number of the process.
     """
     # Gloo writes to the standard output, too, sometimes into the middle of a line.
-    folder = tempfile.TemporaryDirectory()
-    printed = [Path(folder.name, str(rank)) for rank in range(n)]
+    with tempfile.TemporaryDirectory() as folder:
+        printed = [Path(folder, str(rank)) for rank in range(n)]
+        _run_together(printed, program, n_devices, timeout)
+        return [path.read_text().splitlines() for path in printed]
+
+
+def _run_together(printed, program, n_devices, timeout):
+    """A process for each of the files, into which it prints."""
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
@@ -81,19 +87,19 @@ def on_hosts(n, program, n_devices=2, timeout=300):
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
         rank = int(sys.argv[1])
         sys.stdout = open(sys.argv[2], "w")
-        jax.distributed.initialize("localhost:{port}", {n}, rank)
+        jax.distributed.initialize("localhost:{port}", {len(printed)}, rank)
     """
     flags = f"--xla_force_host_platform_device_count={n_devices}"
     text = textwrap.dedent(setup) + textwrap.dedent(program)
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", text, str(rank), str(printed[rank])],
+            [sys.executable, "-c", text, str(rank), str(path)],
             env={**os.environ, "XLA_FLAGS": flags, "JAX_PLATFORMS": "cpu"},
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )
-        for rank in range(n)
+        for rank, path in enumerate(printed)
     ]
     try:
         done = [process.communicate(timeout=timeout) for process in processes]
@@ -102,8 +108,6 @@ def on_hosts(n, program, n_devices=2, timeout=300):
             process.kill()
     for process, (_, errors) in zip(processes, done, strict=True):
         assert process.returncode == 0, errors
-    with folder:
-        return [path.read_text().splitlines() for path in printed]
 
 
 def contents(directory):

@@ -82,7 +82,7 @@ def simulate_batch(
             # Lanes that fill up the last chunk do not count.
             report=None if bar is None else lambda n: bar.update(min(n, bar.total - bar.n)),
         )
-    solution = task.trimmed(solution, (slice(None),))
+    solution = task.trimmed(solution, axis=1)
     if throw:
         return raise_failure(solution)
     return watch(solution) if failed == "keep" else solution

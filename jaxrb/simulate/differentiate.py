@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -22,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
+from ..exec.one_kernel import in_one_kernel
 from ..math import tree_where
 from ..math.autodiff import keep_rule, sparse_jvp
 from ..math.rarely import any_of_batch, if_any
@@ -78,9 +80,11 @@ def trajectory(
         arguments = (scene.grid, scene.events, scene.times, course, status)
         return forward(plan, wanted, backend, *arguments)
     if not wanted.anything:
-        course, status, *_ = advance(plan, scene.grid, scene.events, course, status)
+        course, status = _compiled(backend, partial(_to_end, plan), scene, course, status)
         return course, status, Outputs(None, None)
-    course, status, record = _recorded(program, scene, course, status)
+    # As a whole or not at all: a kernel of each block would copy more than the loop needs.
+    recorded = partial(_recorded, program._replace(backend="xla"))
+    course, status, record = _compiled(backend, recorded, scene, course, status)
     return course, status, _outputs(program, scene, course, record)
 
 
@@ -107,6 +111,16 @@ def _no_tangents(tree):
         return np.zeros(leaf.shape, jax.dtypes.float0)
 
     return jax.tree.map(of, tree)
+
+
+def _compiled(backend: Backend, function: Callable, *arguments) -> Any:
+    """function(*arguments), on a CPU as one kernel if it can be, and that is not unwanted."""
+    return function(*arguments) if backend == "xla" else in_one_kernel(function, *arguments)
+
+
+def _to_end(plan: Plan, scene: Scene, course: Course, status: Status) -> tuple[Course, Status]:
+    course, status, *_ = advance(plan, scene.grid, scene.events, course, status)
+    return course, status
 
 
 class _Found(eqx.Module):
@@ -157,11 +171,14 @@ def _detect(program: Program, scene: Scene, course: Course, status: Status) -> _
 def _detect_block(
     program: Program, scene: Scene, course: Course, status: Status
 ) -> tuple[Course, Status, Log]:
-    plan, blocks, *_ = program
-    log = Log.empty(blocks.arcs, blocks.flights, scene.events, course)
-    course, status, log, _ = advance(plan, scene.grid, scene.events, course, status, log)
-    assert log is not None
-    return course, status, log
+    def block(scene: Scene, course: Course, status: Status):
+        plan, blocks, *_ = program
+        log = Log.empty(blocks.arcs, blocks.flights, scene.events, course)
+        course, status, log, _ = advance(plan, scene.grid, scene.events, course, status, log)
+        assert log is not None
+        return course, status, log
+
+    return _compiled(program.backend, block, scene, course, status)
 
 
 def _unfinished(scene: Scene, course: Course, status: Status) -> Bool[Array, ""]:
@@ -232,7 +249,11 @@ def _fly_block(
 
     # What reverse mode keeps of it would pass through the branches, which would copy it.
     fly = jax.checkpoint(partial(_fly_arcs, program), prevent_cse=False)
-    return if_any(jnp.any(log.flights > 0), fly, nothing, log, scene, start, record)
+
+    def block(log: Log, scene: Scene, start: Course, record: Record):
+        return if_any(jnp.any(log.flights > 0), fly, nothing, log, scene, start, record)
+
+    return _compiled(program.backend, block, log, scene, start, record)
 
 
 def _fly_arcs(

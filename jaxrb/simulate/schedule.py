@@ -62,16 +62,16 @@ def schedule(save: SaveAt, t0: Any, t1: Any, dt: Any, grid: TimeGrid) -> Schedul
         times = Times(last, xp.zeros_like(end))
         return Schedule(end, times, xp.ones((), bool), SaveSpec(0, 1, False, impacts), 1)
     every = save.every
-    step = jnp.arange(0, grid.capacity, every, dtype=jnp.int32)
+    step = xp.arange(0, grid.capacity, every, dtype=np.int32)
     along = step < grid.n_steps
-    ts = jnp.where(along, grid.t0 + grid.dt * step.astype(grid.dt.dtype), end)
+    ts = xp.where(along, grid.t0 + grid.dt * step.astype(grid.dt.dtype), end)
     n_steps = known_time(grid.n_steps)
     used = None if n_steps is None else len(range(0, min(int(n_steps), grid.capacity), every)) + 1
-    step = jnp.concatenate([step, last])
+    step = xp.concatenate([step, last])
     return Schedule(
-        jnp.concatenate([ts, end]),
-        Times(step, jnp.zeros_like(step, grid.dt.dtype)),
-        jnp.ones((), bool),
+        xp.concatenate([ts, end]),
+        Times(step, xp.zeros_like(step, grid.dt.dtype)),
+        xp.ones((), bool),
         SaveSpec(step.size, 1, False, impacts),
         used,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import equinox as eqx
@@ -13,7 +14,7 @@ import numpy as np
 from jax.core import Tracer
 from jaxtyping import Array, Float
 
-from .._hosts import entry, first_of
+from .._hosts import entry, first_of, spans_processes
 from .._validate import one_of, raise_inside, time_number
 from ..bodies import State
 from .assemble import assemble
@@ -72,12 +73,14 @@ def simulate(
         progress: show a bar of the steps done, by tqdm, or by what is called as
             progress(total=..., unit=...) and used like tqdm. Under a transformation (jit,
             vmap, grad, ...) there is none. The first run with a bar compiles anew.
-        backend: "xla" compiles as JAX does; "kernel" makes the whole simulation one kernel, on an
-            NVIDIA GPU by NVRTC, which comes with JAX for GPUs, and on a CPU by the system's C
-            compiler, which is several times faster for a single world; "auto" makes a kernel on a
-            GPU alone. Derivatives, what is saved along the way, and worlds that are too large for a
-            kernel are XLA's; `Solution.stats.kernel` says which it was, and a warning why it
-            was not the kernel that was asked for.
+        backend: "kernel" makes the whole simulation one kernel, on an NVIDIA GPU by NVRTC, which
+            comes with JAX for GPUs, and on a CPU by the system's C compiler. "auto" does so on
+            a GPU alone; on a CPU it asks XLA to make one kernel of each loop, of derivatives
+            too, where the loop is not too long and the batch not large: a world alone is then five
+            to ten times as fast. "xla" compiles as JAX does by itself. Derivatives, what is saved
+            along the way, and worlds that are too large for a kernel are XLA's;
+            `Solution.stats.kernel` says whether it was one of ours, and a warning why it was not
+            if it was asked for.
 
     Returns:
         The solution.
@@ -169,20 +172,26 @@ class Task(NamedTuple):
             when.used,
         )
 
-    def trimmed(self, solution: Solution, lanes: tuple = ()) -> Solution:
-        """A solution without the times to save that are unused capacity; leading axes of it are
-        given as slices."""
+    def trimmed(self, solution: Solution, axis: int = 0) -> Solution:
+        """A solution without the times to save that are unused capacity, along an axis."""
         if self.used is None or self.used == self.numbers.ts.shape[0]:
             return solution
-        # The last one is the end.
-        kept = np.append(np.arange(self.used - 1), self.numbers.ts.shape[0] - 1)
-
-        def cut(leaf):
-            return leaf[(*lanes, kept)]
-
         names = ("ts", "states", "reached", "contacts")
         parts = {name: getattr(solution, name) for name in names}
-        return dataclasses.replace(solution, **jax.tree.map(cut, parts))
+        return dataclasses.replace(solution, **_cut(parts, self.used, axis))
+
+
+@partial(jax.jit, static_argnums=(1, 2))
+def _cut(parts, used: int, axis: int):
+    """The first numbers and the last one, which is of the end, as one program: the leaves one by
+    one would take longer than short runs do."""
+
+    def of(leaf):
+        begin = jax.lax.slice_in_dim(leaf, 0, used - 1, axis=axis)
+        end = jax.lax.slice_in_dim(leaf, leaf.shape[axis] - 1, None, axis=axis)
+        return jnp.concatenate([begin, end], axis=axis)
+
+    return jax.tree.map(of, parts)
 
 
 def solve(world: World, state: State, numbers: Numbers, program: Program, progress: bool = False):
@@ -258,9 +267,11 @@ def raise_failure(solution: Solution) -> Solution:
 
     Of a batch that spans processes each of them raises, and names the same world.
     """
-    failed = solution.result != RESULTS.successful
-    if isinstance(failed, Tracer):
-        return raise_inside(solution, failed)
+    (code,) = jax.tree.leaves(solution.result)
+    if isinstance(code, Tracer):
+        return raise_inside(solution, code != int(Code.successful))
+    # With NumPy: JAX takes longer for this than a short run.
+    failed = (code if spans_processes(code) else np.asarray(code)) != int(Code.successful)
     if (found := first_of(failed)) is not None:
         count, first = found
         message = RESULTS[entry(solution.result, first)]

@@ -1,7 +1,6 @@
 """What is compiled: no slow operations, no retracing, memory like a square root."""
 
-import re
-from pathlib import Path
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -9,7 +8,7 @@ import jax.extend
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import before_releases, on_devices, quick_jit
+from helpers import before_releases, quick_jit
 
 import jaxrb as rb
 
@@ -35,27 +34,48 @@ def scene(z0, radius=1.0):
     return world, state
 
 
-def height(z0, t1=1.0):
+def height(z0, t1=1.0, backend="auto"):
     world, state = scene(z0)
-    return rb.simulate(world, state, METHOD, t1, throw=False).final.position[0, 2]
+    sol = rb.simulate(world, state, METHOD, t1, throw=False, backend=backend)
+    return sol.final.position[0, 2]
 
 
-@pytest.mark.slow
-def test_the_option_of_the_page_makes_the_loop_of_a_world_one_kernel():
-    page = Path(__file__).parents[2] / "docs" / "pages" / "speed.md"
-    option = re.search(r'^export XLA_FLAGS="(.*)"$', page.read_text(), re.MULTILINE)[1]
-    program = """
-        import jax.numpy as jnp
-        from test_program import height
-        compiled = jax.jit(height).lower(jnp.asarray(12.0)).compile()
-        loops = compiled.as_text().count('xla_cpu_small_call="true"')
-        print(loops, float(compiled(jnp.asarray(12.0))))
-    """
-    (few, before), (loops, after) = (
-        map(float, on_devices(1, program, *own).split()) for own in ([], [option])
-    )
-    assert (few, loops) == (0, 1)
-    np.testing.assert_allclose(after, before, rtol=1e-13)
+def kernels(function, *arguments):
+    """How many calls XLA is asked to make one kernel of."""
+    return jax.jit(function).lower(*arguments).as_text().count('xla_cpu_small_call = "true"')
+
+
+def test_loops_of_a_few_worlds_are_one_kernel_on_a_cpu():
+    """The loop without derivatives; and with them the search and what is flown again, backwards
+    too. Of many worlds XLA shares out each operation; and it is left alone if one asks for it."""
+    z0 = jnp.asarray(12.0)
+    assert kernels(height, z0) == kernels(jax.vmap(height), z0 + jnp.arange(64.0)) == 1
+    assert kernels(jax.grad(height), z0) == 2
+    assert kernels(jax.vmap(height), z0 + jnp.zeros(1 << 16)) == 0
+    by_itself = partial(height, backend="xla")
+    assert kernels(by_itself, z0) == kernels(jax.grad(by_itself), z0) == 0
+    for transformed in (lambda f: f, jax.grad):
+        found, expected = (quick_jit(transformed(run))(z0) for run in (height, by_itself))
+        np.testing.assert_allclose(found, expected, rtol=1e-11)
+
+
+def test_runs_that_save_are_one_kernel_as_well():
+    """With the record, which would be copied in between otherwise. Many worlds are left to XLA."""
+
+    def saved(z0, backend="auto"):
+        save = rb.SaveAt(every=10, impacts=4)
+        sol = rb.simulate(*scene(z0), METHOD, 1.0, save=save, throw=False, backend=backend)
+        return sol.states.position[:, 0, 2], sol.impacts.time
+
+    z0 = jnp.asarray(4.5)
+    assert kernels(saved, z0) == kernels(jax.vmap(saved), z0 + jnp.arange(4.0)) == 1
+    assert kernels(jax.vmap(saved), z0 + jnp.arange(64.0)) == 0
+    for transformed in (lambda f: f, jax.jacfwd):
+        runs = [
+            quick_jit(transformed(partial(saved, backend=name)))(z0) for name in ("auto", "xla")
+        ]
+        for found, expected in zip(*runs, strict=True):
+            np.testing.assert_allclose(found, expected, rtol=1e-11)
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
