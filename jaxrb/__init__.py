@@ -20,6 +20,7 @@ from .bodies import (
     Distance as Distance,
     Drag as Drag,
     Force as Force,
+    Gimbal as Gimbal,
     Hinge as Hinge,
     Motor as Motor,
     Pin as Pin,
@@ -32,6 +33,7 @@ from .bodies import (
     Thruster as Thruster,
     Torque as Torque,
     TrackingError as TrackingError,
+    Universal as Universal,
     Weld as Weld,
 )
 from .contact import Moving as Moving

@@ -22,9 +22,11 @@ from .inertial import Inertial as Inertial
 from .joints import (
     AbstractJoint as AbstractJoint,
     Distance as Distance,
+    Gimbal as Gimbal,
     Hinge as Hinge,
     Pin as Pin,
     Slider as Slider,
+    Universal as Universal,
     Weld as Weld,
 )
 from .phase import Phase as Phase

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..math import Vec3, dot
+from ..math import Vec3, dot, safe_sqrt
 from ..math.autodiff import keep_rule, sparse_jvp
 from .forces import AbstractLoad, Wrench
 from .forces.base import Time
@@ -82,11 +82,17 @@ class Dynamics(eqx.Module):
         return sum(parts, jnp.zeros_like(phase.position.x[0]))
 
     def acceleration_scale(self, t: Time, phase: Phase) -> Float[Array, ""]:
-        """The largest acceleration of a centre of mass by gravity and loads [m/s^2]."""
+        """The largest acceleration of a body by gravity and loads [m/s^2], where torques count by
+        what they accelerate at the radius of gyration: without gravity, a motor or a spring alone
+        may press a joint against its limit."""
         gravity = self.gravity
+        squared = dot(gravity, gravity)
         if self.loads:
-            gravity = gravity + self.wrench(t, phase).force / self.inertial.mass
-        return jnp.max(jnp.sqrt(dot(gravity, gravity)))
+            wrench, inertial = self.wrench(t, phase), self.inertial
+            linear, torque = gravity + wrench.force / inertial.mass, wrench.torque
+            turning = dot(torque, inertial.inertia.solve(torque)) / inertial.mass
+            squared = dot(linear, linear) + turning
+        return jnp.max(safe_sqrt(squared))
 
     def kick(self, t: Time, phase: Phase, duration: Time) -> Kick:
         """The loads act for a duration, in which nothing moves.
@@ -184,16 +190,26 @@ def _(primals, tangents):
     def at_impulse(t, phase, duration, dynamics):
         return _of_half_way(t, phase, duration, dynamics, impulse)
 
+    # In one array, as JAX has no reverse mode of a solve of which some numbers are known and others
+    # not: those of a torque that is always zero are known.
+    structure = jax.tree.structure(impulse)
+    joined = lambda wrench: jnp.stack(jax.tree.leaves(wrench))  # noqa: E731
+    apart = lambda rows: jax.tree.unflatten(structure, list(rows))  # noqa: E731
+
     def matvec(change):
         of_impulse = partial(_of_half_way, *primals)
-        return change - jax.jvp(of_impulse, (impulse,), (change,))[1]
+        return change - joined(jax.jvp(of_impulse, (impulse,), (apart(change),))[1])
 
     def solve(matvec, right):
         """Solves like the impulse itself: the iteration converges at the same rate."""
-        return _fixed_point(lambda x: x + (right - matvec(x)), right)
+
+        def following(x: Wrench) -> Wrench:
+            return apart(joined(x) + (right - matvec(joined(x))))
+
+        return joined(_fixed_point(following, apart(right)))
 
     _, right = sparse_jvp(at_impulse, primals, tangents)
-    return impulse, jax.lax.custom_linear_solve(matvec, right, solve, solve)
+    return impulse, apart(jax.lax.custom_linear_solve(matvec, joined(right), solve, solve))
 
 
 def _of_half_way(t, phase: Phase, duration, dynamics: Dynamics, impulse: Wrench) -> Wrench:

@@ -12,7 +12,8 @@ from jaxtyping import Array, Float
 
 from .._validate import real_array
 from ..bodies import Motor, Phase, State
-from ..bodies.joints.base import AbstractJoint
+from ..bodies.joints.base import AbstractMovingJoint
+from ..bodies.joints.coordinate import Motion
 from ..bodies.joints.coordinates import JointCoordinates
 from ..math import Quat, Vec3
 from .joints import NamedJoint
@@ -32,17 +33,19 @@ class Actuators(eqx.Module):
     f = (g0 + g1 l + g2 dl/dt) u + b0 + b1 l + b2 dl/dt, which gives its joint the torque gear f.
 
     Attributes:
-        joints: that are driven, each once.
-        joint: of each actuator the place of its joint in `joints`.
+        joints: of the coordinates that are driven.
+        axes: of each joint which of its coordinates that is.
+        driven: of each actuator the place of its coordinate.
         control: of each its place among the controls.
         n_controls: of the model.
         gear, gain, bias: numbers as above.
         control_range, force_range: within which they are kept.
-        torque_range: of the sums at each joint.
+        torque_range: of the sums along each coordinate.
     """
 
-    joints: tuple[AbstractJoint, ...]
-    joint: tuple[int, ...] = eqx.field(static=True)
+    joints: tuple[AbstractMovingJoint, ...]
+    axes: tuple[int, ...] = eqx.field(static=True)
+    driven: tuple[int, ...] = eqx.field(static=True)
     control: tuple[int, ...] = eqx.field(static=True)
     n_controls: int = eqx.field(static=True)
     reads: tuple[bool, bool] = eqx.field(static=True)  # coordinates, their rates
@@ -51,9 +54,9 @@ class Actuators(eqx.Module):
     bias: Float[Array, "n_actuators 3"]
     control_range: Float[Array, "n_actuators 2"]
     force_range: Float[Array, "n_actuators 2"]
-    torque_range: Float[Array, "n_joints 2"]
+    torque_range: Float[Array, "n_driven 2"]
 
-    def __call__(self, t: Any, state: State, args: Any) -> Float[Array, " n_joints"]:
+    def __call__(self, t: Any, state: State, args: Any) -> Float[Array, " n_driven"]:
         dtype = state.position.dtype
         number = lambda array: array.astype(dtype)  # noqa: E731
         u = number(self._controls(t, args))[np.array(self.control)]
@@ -62,10 +65,10 @@ class Actuators(eqx.Module):
         scale, offset = gain[:, 0], bias[:, 0]
         for order, values in enumerate(self._coordinates(state), start=1):
             if values is not None:
-                length = gear * values[np.array(self.joint)]
+                length = gear * values[np.array(self.driven)]
                 scale, offset = scale + gain[:, order] * length, offset + bias[:, order] * length
         force = jnp.clip(scale * u + offset, *number(self.force_range).T)
-        drives = np.array(self.joint) == np.arange(len(self.joints))[:, None]
+        drives = np.array(self.driven) == np.arange(len(self.joints))[:, None]
         torque = jnp.sum(jnp.where(drives, gear * force, 0.0), axis=-1)
         return jnp.clip(torque, *number(self.torque_range).T)
 
@@ -80,21 +83,21 @@ class Actuators(eqx.Module):
             ) from error
 
     def _coordinates(self, state: State) -> tuple[Array | None, Array | None]:
-        """The coordinates of the joints and their rates, where an actuator depends on them."""
+        """What is driven and its rates, where an actuator depends on them."""
         if not any(self.reads):
             return None, None
-        known = JointCoordinates.of(self.joints, state.position.dtype)
-        assert known is not None
-        order = np.argsort(known.joints)
+        pairs = zip(self.joints, self.axes, strict=True)
+        motions = [Motion(k, joint, axis) for k, (joint, axis) in enumerate(pairs)]
+        known = JointCoordinates.along(motions, state.position.dtype)
         zero = jnp.zeros_like(state.position)
         phase = Phase(
             Vec3.of(state.position), Quat.of(state.quaternion), Vec3.of(zero), Vec3.of(zero)
         )
-        values = known.value(phase)[order] if self.reads[0] else None
+        values = known.in_order(known.value(phase)) if self.reads[0] else None
         if not self.reads[1]:
             return values, None
         velocities = Vec3.of(state.velocity), Vec3.of(state.angular_velocity)
-        return values, known.directions(phase).rate(*velocities)[order]
+        return values, known.in_order(known.directions(phase).rate(*velocities))
 
 
 def control_names(model: Any) -> tuple[str, ...]:
@@ -110,7 +113,11 @@ def control_names(model: Any) -> tuple[str, ...]:
 
 def motors(mujoco: Any, model: Any, joints: Sequence[NamedJoint], losses: Losses) -> list[Motor]:
     """One motor for all joints that are driven, or none; notes what it does not have."""
-    places = {joint.source: k for k, joint in enumerate(joints) if joint.source is not None}
+    places = {
+        source: (k, axis)
+        for k, named in enumerate(joints)
+        for axis, source in enumerate(named.sources)
+    }
     known = []
     for actuator in range(_number(model)):
         name = name_of(model, "actuator", actuator)
@@ -125,24 +132,24 @@ def motors(mujoco: Any, model: Any, joints: Sequence[NamedJoint], losses: Losses
             known.append(_Drive(actuator, driven))
     if not known:
         return []
-    driven = tuple(sorted({drive.joint for drive in known}))
-    own = [joints[place] for place in driven]
-    function = _actuators(mujoco, model, known, driven, own)
-    return [Motor(driven, function, velocity_dependent=function.reads[1])]
+    driven = sorted({drive.place for drive in known})
+    function = _actuators(mujoco, model, known, driven, joints)
+    own, axes = zip(*driven, strict=True)
+    return [Motor(own, function, velocity_dependent=function.reads[1], axis=axes)]
 
 
 class _Drive(NamedTuple):
-    """An actuator, and the place of its joint."""
+    """An actuator, and what it drives: the place of a joint, and which of its coordinates."""
 
     actuator: int
-    joint: int
+    place: tuple[int, int]
 
 
 def _actuators(
     mujoco: Any,
     model: Any,
     drives: Sequence[_Drive],
-    driven: tuple[int, ...],
+    driven: Sequence[tuple[int, int]],
     joints: Sequence[NamedJoint],
 ) -> Actuators:
     numbers = [drive.actuator for drive in drives]
@@ -156,10 +163,12 @@ def _actuators(
     controls = [_controls_of(model, actuator)[0] for actuator in numbers]
     clamped = not disabled(mujoco, model, "CLAMPCTRL")
     reads = [bool(gains[:, order].any() or biases[:, order].any()) for order in (1, 2)]
-    sources = [joint.source for joint in joints]
+    own: list[Any] = [joints[joint].joint for joint, _ in driven]
+    sources = [joints[joint].sources[axis] for joint, axis in driven]
     return Actuators(
-        joints=tuple(joint.joint for joint in joints),
-        joint=tuple(driven.index(drive.joint) for drive in drives),
+        joints=tuple(own),
+        axes=tuple(axis for _, axis in driven),
+        driven=tuple(driven.index(drive.place) for drive in drives),
         control=tuple(controls),
         n_controls=int(model.nu),
         reads=(reads[0], reads[1]),
@@ -174,14 +183,14 @@ def _actuators(
     )
 
 
-def _unknown(mujoco: Any, model: Any, actuator: int, driven: int | None) -> list[str]:
+def _unknown(mujoco: Any, model: Any, actuator: int, driven: Any) -> list[str]:
     """What jaxrb does not know of an actuator."""
     transmission, gain, bias, dynamics = _kinds(mujoco, model, actuator)
     why = []
     if transmission not in ("joint", "jointinparent"):
         why.append(f"it acts on a {transmission}; known are motors in joints")
     elif driven is None:
-        why.append("its joint is none that has a coordinate: a Hinge or a Slider")
+        why.append("its joint is none that has a coordinate, such as a Hinge or a Slider")
     affine = gain in ("fixed", "affine") and bias in ("none", "affine")
     if not affine or _controls_of(model, actuator)[1] != 1:
         why.append("its force is no affine function of one control, length and velocity")

@@ -20,9 +20,9 @@ def kinds_of(mujoco: Any, model: Any, joints: range) -> list[str]:
 def freedom(mujoco: Any, model: Any, joints: range) -> str | None:
     """The motion that the joints of a body leave it.
 
-    Three hinges whose axes meet in a point, each axis perpendicular to the next, are the gimbal of
-    a ball joint. Two whose axes meet are a universal joint. Three slides along independent axes
-    before a ball joint, or before such hinges, leave everything free.
+    Three hinges whose axes meet in a point, each axis perpendicular to the next, leave all
+    rotations free. Two whose axes are not parallel are a universal joint. Three slides along
+    independent axes before a ball joint, or before such hinges, leave everything free.
 
     Returns:
         "free", "ball", "hinge", "slide" or "universal"; None if it is none of these.
@@ -44,12 +44,11 @@ def _turning(model: Any, kinds: list[str], joints: range, axes: np.ndarray) -> s
         return "ball"
     if kinds not in (["hinge"] * 2, ["hinge"] * 3):
         return None
+    if len(kinds) == 2:
+        apart = np.linalg.norm(np.cross(axes[0], axes[1])) > _INDEPENDENT
+        return "universal" if apart else None
     anchors = np.array(model.jnt_pos[joints.start : joints.stop])
     scale = 1 + np.abs(anchors).max()
-    if np.abs(anchors - anchors[0]).max() > _PERPENDICULAR * scale:
-        return None
-    if len(kinds) == 2:
-        crossing = np.linalg.norm(np.cross(axes[0], axes[1])) > _INDEPENDENT
-        return "universal" if crossing else None
+    meeting = np.abs(anchors - anchors[0]).max() <= _PERPENDICULAR * scale
     along = np.abs([axes[0] @ axes[1], axes[1] @ axes[2]])
-    return "ball" if along.max() < _PERPENDICULAR else None
+    return "ball" if meeting and along.max() < _PERPENDICULAR else None

@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from ..bodies import AbstractJoint, Distance, Hinge, Pin, Slider
+from ..bodies import AbstractJoint, Gimbal, Hinge, Pin, Slider, Universal
+from ..bodies.joints.gimbal import turns_back
 from .freedoms import kinds_of
 from .report import Losses
 from .settings import disabled, of
@@ -23,7 +24,7 @@ class NamedJoint(NamedTuple):
 
     name: str
     joint: AbstractJoint
-    source: int | None = None  # the one joint of the model whose coordinate it has
+    sources: tuple[int, ...] = ()  # the joints of the model whose coordinates it has
 
 
 def tree_joints(
@@ -36,7 +37,7 @@ def tree_joints(
         if make is None:  # free
             _note_acting(mujoco, model, group.joints, losses)
         else:
-            found += make(_Site(mujoco, model, groups, index, losses))
+            found.append(make(_Site(mujoco, model, groups, index, losses)))
     return found
 
 
@@ -76,41 +77,71 @@ class _Site(NamedTuple):
         """That of a joint, in the frame of the first body."""
         return np.array(getattr(self.model, name)[self.group.joints[number]])
 
-    def start(self) -> float:
-        """The coordinate of the joint in the initial pose."""
-        return float(self.model.qpos0[self.model.jnt_qposadr[self.group.joints[0]]])
+    def axes(self) -> np.ndarray:
+        """Those of all joints, in the frame of the first body."""
+        return np.array(self.model.jnt_axis[list(self.group.joints)])
+
+    def starts(self) -> np.ndarray:
+        """The coordinates of hinges or slides in the initial pose."""
+        return np.array(self.model.qpos0[self.model.jnt_qposadr[list(self.group.joints)]])
+
+    def rests(self) -> np.ndarray:
+        """Those of their springs."""
+        return np.array(self.model.qpos_spring[self.model.jnt_qposadr[list(self.group.joints)]])
 
 
-def _ball(site: _Site) -> list[NamedJoint]:
+def _ball(site: _Site) -> NamedJoint:
+    """A pin; of three hinges a gimbal, or where one has no angle for what they do, a pin."""
+    if len(site.group.joints) == 3 and not _turns_back(site):
+        return _turning(site, Gimbal, site.vector("jnt_pos"))
     _note_acting(site.mujoco, site.model, site.group.joints, site.losses)
-    return [NamedJoint(site.name, _pin(site))]
-
-
-def _pin(site: _Site) -> Pin:
     point = site.vector("jnt_pos")
     anchor = point - site.group.inertial.center
-    return Pin(site.body, anchor, site.seat.point(point), site.group.carrier)
+    return NamedJoint(site.name, Pin(site.body, anchor, site.seat.point(point), site.group.carrier))
 
 
-def _universal(site: _Site) -> list[NamedJoint]:
-    """A pin, and a distance that keeps the angle between the axes, of which the first is fixed in
-    the carrier and the second in the body."""
-    _note_acting(site.mujoco, site.model, site.group.joints, site.losses)
-    mass, center, inertia = site.group.inertial
-    point = site.vector("jnt_pos")
-    first, second = (site.vector("jnt_axis", number) for number in (0, 1))
-    reach = np.sqrt(np.trace(inertia) / mass)  # the size of the body
-    distance = Distance(
+def _turns_back(site: _Site) -> bool:
+    """Whether the second of three hinges has a range over a place where its angle turns back."""
+    second = site.group.joints[1]
+    limits = _acting(site.mujoco, site.model, second, "hinge").get("range")
+    return limits is not None and turns_back(site.axes(), limits - site.starts()[1])
+
+
+def _universal(site: _Site) -> NamedJoint:
+    first, second = site.vector("jnt_pos", 0), site.vector("jnt_pos", 1)
+    return _turning(site, Universal, second, offset=second - first)
+
+
+def _turning(
+    site: _Site, kind: type[Universal | Gimbal], last: np.ndarray, **offset: Any
+) -> NamedJoint:
+    """Several hinges, of which the last one is about a point, in the frame of the first body.
+
+    Angles are zero in the initial pose, so that they are the coordinates of the model if these are
+    zero there.
+    """
+    joints, starts = site.group.joints, site.starts()
+    acting = [_along(site, number, "hinge") for number in range(len(joints))]
+    limits = [
+        None if own["limits"] is None else own["limits"] - start
+        for own, start in zip(acting, starts, strict=True)
+    ]
+    joint = kind(
         site.body,
-        point - center + reach * second,
-        reach * np.linalg.norm(first - second),
+        site.axes(),
+        last - site.group.inertial.center,
         site.group.carrier,
-        site.seat.point(point + reach * first),
+        site.seat.point(site.vector("jnt_pos")),
+        reference=_quaternion(site.seat.turn),
+        limits=limits,
+        rest_angles=site.rests() - starts,
+        **{name: [own[name] for own in acting] for name in ("stiffness", "damping", "friction")},
+        **offset,
     )
-    return [NamedJoint(site.name, _pin(site)), NamedJoint(f"{site.name} angle", distance)]
+    return NamedJoint(site.name, joint, () if starts.any() else tuple(joints))
 
 
-def _hinge(site: _Site) -> list[NamedJoint]:
+def _hinge(site: _Site) -> NamedJoint:
     point, axis, seat = site.vector("jnt_pos"), site.vector("jnt_axis"), site.seat
     joint = Hinge(
         site.body,
@@ -118,25 +149,25 @@ def _hinge(site: _Site) -> list[NamedJoint]:
         point - site.group.inertial.center,
         site.group.carrier,
         seat.point(point),
-        reference=_quaternion(seat.turn * Rotation.from_rotvec(-site.start() * axis)),
-        rest_angle=_rest(site),
-        **_along(site, "hinge"),
+        reference=_quaternion(seat.turn * Rotation.from_rotvec(-site.starts()[0] * axis)),
+        rest_angle=float(site.rests()[0]),
+        **_along(site, 0, "hinge"),
     )
-    return [NamedJoint(site.name, joint, site.group.joints[0])]
+    return NamedJoint(site.name, joint, tuple(site.group.joints))
 
 
-def _slide(site: _Site) -> list[NamedJoint]:
+def _slide(site: _Site) -> NamedJoint:
     axis, seat = site.vector("jnt_axis"), site.seat
     joint = Slider(
         site.body,
         axis,
         other=site.group.carrier,
-        other_anchor=seat.point(site.group.inertial.center - site.start() * axis),
+        other_anchor=seat.point(site.group.inertial.center - site.starts()[0] * axis),
         reference=_quaternion(seat.turn),
-        rest_displacement=_rest(site),
-        **_along(site, "slide"),
+        rest_displacement=float(site.rests()[0]),
+        **_along(site, 0, "slide"),
     )
-    return [NamedJoint(site.name, joint, site.group.joints[0])]
+    return NamedJoint(site.name, joint, tuple(site.group.joints))
 
 
 _MAKERS = {"ball": _ball, "universal": _universal, "hinge": _hinge, "slide": _slide}
@@ -146,13 +177,9 @@ def _quaternion(turn: Rotation) -> np.ndarray:
     return turn.as_quat(scalar_first=True)
 
 
-def _rest(site: _Site) -> float:
-    return float(site.model.qpos_spring[site.model.jnt_qposadr[site.group.joints[0]]])
-
-
-def _along(site: _Site, kind: str) -> dict[str, Any]:
-    """What acts along the coordinate of a joint, as a hinge or a slider takes it."""
-    mujoco, model, joint = site.mujoco, site.model, site.group.joints[0]
+def _along(site: _Site, number: int, kind: str) -> dict[str, Any]:
+    """What acts along the coordinate of a hinge or slide, as our joints take it."""
+    mujoco, model, joint = site.mujoco, site.model, site.group.joints[number]
     acting = _acting(mujoco, model, joint, kind)
     if absorbed_armature(mujoco, model, site.group):
         acting.pop("armature", None)
@@ -199,7 +226,8 @@ def _note_acting(mujoco: Any, model: Any, joints: range, losses: Losses) -> None
 
 _WHY = {
     "armature": ": it would be inertia of a rotation against a body that moves",
-    "range": ": hinges know no full turns, other joints no limits",
+    "range": ": hinges know no full turns, ball joints no limits, and of three hinges the second "
+    "one no angle at which the others are parallel",
     "margin": ": limits act where they are",
     "springyield": ": springs do not yield",
 }

@@ -114,13 +114,16 @@ def load_model(
     - A body with a free joint is free. Bodies without joints are welded to what carries them and
       become part of it. A `ball` joint is a `Pin`, a `hinge` a `Hinge` and a `slide` a `Slider` to
       the world or between bodies, whose coordinates are MuJoCo's qpos (angles up to full turns). Of
-      several joints of one body are known: three hinges whose axes meet, each perpendicular to the
-      next, a `Pin`; two whose axes meet, a universal joint made of a `Pin` and a `Distance`; three
-      slides before a ball joint, or such hinges: free.
+      several joints of one body are known: two hinges whose axes are not parallel, a `Universal`;
+      three whose axes meet, each perpendicular to the next, a `Gimbal`; and three slides before a
+      ball joint, or such hinges: free. With `ref`, the angles of several hinges are those from the
+      initial pose.
     - Of a hinge or slide, `range` makes limits, `stiffness` and `springref` a spring, `damping` a
-      damper and `frictionloss` dry friction. `armature` is known of hinges to the world alone,
-      whose bodies get as much more inertia about every axis. What acts in other joints is not
-      known. solref, solimp and the like count for nothing: limits and constraints are rigid.
+      damper and `frictionloss` dry friction. `armature` is known of single hinges to the world
+      alone, whose bodies get as much more inertia about every axis. What acts in other joints is
+      not known, nor a range of the second of three hinges over an angle at which the first and the
+      third axis are parallel. solref, solimp and the like count for nothing: limits and constraints
+      are rigid.
     - The equality constraints `connect` and `weld` are a `Pin` and a `Weld`.
     - Actuators in hinges and slides whose force is an affine function of control, length and
       velocity (`motor`, `position`, `velocity`, `damper` and many of `general`), with their

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from ..bodies import Inertial, State
@@ -14,22 +13,24 @@ from .world import World
 
 
 def joint_coordinates(world: World, state: State) -> Float[Array, " n_coordinates"]:
-    """The angles of hinges [rad] and displacements of sliders [m], in the order of `World.joints`.
+    """The angles of hinges, universal joints and gimbals [rad] and displacements of sliders [m], in
+    the order of `World.joints`.
 
-    Full turns of a hinge are not known: an angle lies in (-pi, pi], or within half a turn of the
-    middle of its limits.
+    Full turns are not known: an angle lies in (-pi, pi], or within half a turn of the middle of its
+    limits. The second angle of a gimbal turns back at two places: see `Gimbal`.
 
     Args:
         world, state: the bodies and where they are.
 
     Returns:
-        One number for each `Hinge` and `Slider`, in their order; other joints have none.
+        One number for each `Hinge` and `Slider`, two for a `Universal` and three for a `Gimbal`, in
+        their order; other joints have none.
     """
     coordinates = JointCoordinates.of(world.joints, state.position.dtype)
     if coordinates is None:
         return jnp.zeros(0, state.position.dtype)
     phase = to_phase(state, Inertial.of(world.bodies, state.position.dtype))
-    return _in_order(coordinates, coordinates.value(phase))
+    return coordinates.in_order(coordinates.value(phase))
 
 
 def joint_velocities(world: World, state: State) -> Float[Array, " n_coordinates"]:
@@ -42,7 +43,7 @@ def joint_velocities(world: World, state: State) -> Float[Array, " n_coordinates
     if coordinates is None:
         return jnp.zeros(0, state.position.dtype)
     inertial = Inertial.of(world.bodies, state.position.dtype)
-    return _in_order(coordinates, coordinates.rate(to_phase(state, inertial), inertial))
+    return coordinates.in_order(coordinates.rate(to_phase(state, inertial), inertial))
 
 
 def joint_violations(world: World, state: State) -> tuple[Array, Array]:
@@ -65,8 +66,3 @@ def joint_violations(world: World, state: State) -> tuple[Array, Array]:
     phase, rows = to_phase(state, inertial), JointRows.of(world.joints, inertial)
     off, rate = rows.violation(phase), rows.rate(phase, inertial)
     return rows.of_each_joint(off), rows.of_each_joint(rate)
-
-
-def _in_order(coordinates: JointCoordinates, values: Array) -> Array:
-    order = np.argsort(coordinates.joints)
-    return values if np.array_equal(order, np.arange(len(order))) else values[order]

@@ -213,12 +213,12 @@ def _add_joint(scene, index: int, joint: AbstractJoint, unit: float, size: float
             cast_shadow=False,
         )
     if isinstance(joint, AbstractMovingJoint):
-        axis = np.asarray(joint.axis, float)
-        reach = 4 * unit * size * axis / np.linalg.norm(axis)
+        axes = np.asarray(joint.motion_axes, float)
+        reach = 4 * unit * size * axes / np.linalg.norm(axes, axis=1, keepdims=True)
         middle = unit * np.asarray(joint.anchor, float)
         scene.add_line_segments(
             f"{own}/axis{index}",
-            np.stack([middle - reach, middle + reach])[None],
+            np.stack([middle - reach, middle + reach], axis=1),
             _rgb(_JOINTS),
             thickness=0.5 * unit * size,
         )

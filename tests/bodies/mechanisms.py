@@ -43,6 +43,10 @@ def every_joint(state):
         rb.Pin.at(state, 2, point, 0),
         rb.Weld.at(state, 1, 2),
         rb.Distance.at(state, 0, point, (1.0, 1.0, 1.0)),
+        rb.Universal.at(state, 0, (axis, (0.0, 1.0, 1.0)), point, 2),
+        rb.Universal.at(state, 1, ((0.0, 0.0, 1.0), axis), point, second_point=(0.1, 0.4, 0.2)),
+        rb.Gimbal.at(state, 1, np.roll(np.eye(3), 1, axis=0), point, 0),
+        rb.Gimbal.at(state, 2, np.eye(3)[[0, 2, 1]], point),
     ]
 
 

@@ -24,7 +24,7 @@ from jaxrb.bodies import Inertial
 from jaxrb.bodies.joints.rows import JointRows
 from jaxrb.bodies.state import to_phase
 from jaxrb.simulate.results import Code
-from jaxrb.simulate.system import build, initial_code, joint_rows
+from jaxrb.simulate.system import build, initial_code, joint_rows, loads_of
 
 STATE = random_state()
 JOINTS = every_joint(STATE)
@@ -63,6 +63,7 @@ def test_rates_are_derivatives_along_the_motion(size):
 
 def test_the_number_and_rank_of_rows():
     counts = {"Pin": 3, "Hinge": 5, "Slider": 5, "Weld": 6, "Distance": 1}
+    counts |= {"Universal": 4, "Gimbal": 3}
     for joint in JOINTS:
         rows, phase, _ = mechanism([joint], STATE)
         assert rows.n_rows == counts[type(joint).__name__]
@@ -207,10 +208,11 @@ def test_half_a_turn_exactly():
 
 def test_coordinates_are_in_the_order_of_the_joints():
     world = rb.World(BODIES, joints=JOINTS)
-    np.testing.assert_allclose(rb.joint_coordinates(world, STATE), np.zeros(4), atol=1e-14)
+    np.testing.assert_allclose(rb.joint_coordinates(world, STATE), np.zeros(14), atol=1e-14)
     rows, phase, inertial = mechanism(JOINTS, STATE)
-    assert rows.coordinates.joints == (2, 5, 0, 6)
-    expected = rows.coordinates.rate(phase, inertial)[np.array([2, 0, 1, 3])]
+    several = (10, 10, 11, 11, 12, 12, 12, 13, 13, 13)
+    assert rows.coordinates.joints == (2, 5, 0, 6, *several)
+    expected = rows.coordinates.rate(phase, inertial)[np.array([2, 0, 1, *range(3, 14)])]
     np.testing.assert_allclose(rb.joint_velocities(world, STATE), expected, atol=1e-14)
     none = rb.World(BODIES)
     assert rb.joint_coordinates(none, STATE).shape == rb.joint_velocities(none, STATE).shape == (0,)
@@ -403,6 +405,13 @@ ONE = rb.State(np.zeros((1, 3)), np.eye(1, 4), np.zeros((1, 3)), np.zeros((1, 3)
 TWO = rb.State(np.zeros((2, 3)), np.eye(1, 4).repeat(2, 0), *np.zeros((2, 2, 3)))
 
 
+TWO_AXES = np.eye(3)[:2]
+
+
+def driven(motor):
+    return rb.World([BALL], joints=[rb.Universal(0, TWO_AXES)], forces=[motor])
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -455,9 +464,30 @@ TWO = rb.State(np.zeros((2, 3)), np.eye(1, 4).repeat(2, 0), *np.zeros((2, 2, 3))
         (lambda: rb.Motor((0, 1), 1.0), r"Motor.torque must have shape \(2,\)"),
         (lambda: rb.Motor(0, 1.0, velocity_dependent=1), r"velocity_dependent must be True or Fal"),
         (lambda: rb.World([BALL], forces=[rb.Motor(0, 1.0)]), r"Motor.joint: there is no joint 0"),
+        (lambda: rb.Motor(0, 1.0, axis=-1), r"Motor.axis must be the index of a coordinate"),
+        (lambda: rb.Motor((0, 0), (1.0, 1.0), axis=(0,)), r"Motor.axis must hold as many indices"),
+        (lambda: rb.Motor((0, 0), (1.0, 1.0), axis=(1, 1)), r"hold each axis of a joint once"),
+        (lambda: driven(rb.Motor(0, 1.0)), r"Motor.axis must say which of the 2 coordinates"),
+        (lambda: driven(rb.Motor(0, 1.0, axis=2)), r"a Universal, has no coordinate 2; it has 2"),
+        (lambda: rb.Universal(0, np.eye(3)), r"Universal.axes must be given for 2 axes"),
+        (lambda: rb.Universal(0, [Y, Y]), r"Universal.axes must be two axes that are not parallel"),
+        (lambda: rb.Universal(0, TWO_AXES, limits=((0, 1), (1, 0))), r"Universal.limits\[1\] must"),
+        (lambda: rb.Universal(0, TWO_AXES, limits=(0, 1)), r"Universal.limits\[0\] must"),
+        (lambda: rb.Universal(0, TWO_AXES, stiffness=(1.0,)), r"stiffness must be given for 2 ax"),
+        (
+            lambda: rb.Universal(0, TWO_AXES, damping=(1.0, -1.0)),
+            r"Universal.damping\[1\] must be f",
+        ),
+        (lambda: rb.Universal(0, TWO_AXES, rest_angles=1.0), r"rest_angles must have shape \(2,\)"),
+        (lambda: rb.Gimbal(0, [Y, Y, Y]), r"Gimbal.axes must be three axes, the second one perp"),
+        (lambda: rb.Gimbal(0, np.eye(3), reference=(0, 0, 0, 0)), r"Gimbal.reference must be fin"),
+        (
+            lambda: rb.Gimbal(0, np.eye(3), limits=(None, (-1.0, 2.0), None)),
+            r"Gimbal.limits\[1\] must lie between two angles .*, 1.5708 and others half a turn",
+        ),
         (
             lambda: rb.World([BALL], joints=[rb.Weld(0)], forces=[rb.Motor(0, 1.0)]),
-            r"Motor.joint must be a Hinge or a Slider; World.joints\[0\] is a Weld",
+            r"Motor.joint must be a Hinge, a Slider, a Univ.*; World.joints\[0\] is a Weld",
         ),
         (
             lambda: rb.simulate(rb.World([BALL], joints=[rb.Hinge(0, Y)]), ONE, STOPS, 1.0),
@@ -481,3 +511,20 @@ TWO = rb.State(np.zeros((2, 3)), np.eye(1, 4).repeat(2, 0), *np.zeros((2, 2, 3))
 def test_wrong_input(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_numbers_of_several_axes_may_be_traced():
+    """In a tuple beside known ones, as where one of them is fitted."""
+
+    def torque(stiffness):
+        joint = rb.Universal(0, TWO_AXES, stiffness=(stiffness, 0.0), rest_angles=(0.3, 0.0))
+        world = rb.World([BALL], joints=[joint], gravity=(0.0, 0.0, 0.0))
+        phase = to_phase(ONE, Inertial.of(world.bodies, ONE.position.dtype))
+        loads = loads_of(world, ONE.position.dtype)
+        inertial = Inertial.of(world.bodies, ONE.position.dtype)
+        return loads[0].wrench(0.0, phase, inertial, None).torque.x[0]
+
+    for derivative in (jax.grad(torque), jax.jacfwd(torque), jax.jit(jax.grad(torque))):
+        np.testing.assert_allclose(derivative(2.0), 0.3, rtol=1e-14)
+    batch = jax.vmap(torque)(jnp.array([1.0, 2.0]))
+    np.testing.assert_allclose(batch, [0.3, 0.6], rtol=1e-14)

@@ -72,9 +72,17 @@ def test_worlds(tmp_path):
         joints=[rb.Pin(0, (0.0, 0.0, -0.1))],
         contact_law=rb.Coulomb(0.4, hypothesis=rb.Newton()),
     )
+    turning = rb.World(
+        [rb.RigidBody(rb.Sphere(0.1))] * 2,
+        joints=[
+            rb.Universal(0, np.eye(3)[:2], limits=(None, (-1.0, 1.0)), stiffness=(0, 1.0)),
+            rb.Gimbal(1, np.eye(3), other=0, friction=0.1),
+        ],
+        forces=[rb.Motor((0, 1), (1.0, 2.0), axis=(1, 2))],
+    )
     rough = rb.World([rb.RigidBody(rb.Sphere(0.1))], contact_law=rb.Rough(0.9, 0.5, 0.3))
     thing = {
-        "worlds": (world, pinned, rough),
+        "worlds": (world, pinned, turning, rough),
         "states": [state(13), jax.vmap(lambda h: h)(state(3))],
         "method": rb.EventDriven(rb.SimoWong(), 0.01, on_zeno="rest"),
         "steps": rb.MoreauJean(0.01, 0.75, "implicit"),

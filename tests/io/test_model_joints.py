@@ -32,6 +32,9 @@ MODELS = {
     f'<joint type="ball" pos="0 0 .1"/>{BOX}</body></body></body>',
     "universal joint": f'<body pos="0 0 1"><freejoint/>{BOX}<body pos="0 .3 0" euler="5 6 7">'
     f'<joint axis="1 0 .2" pos=".1 .1 0"/><joint axis="0 1 .3" pos=".1 .1 0"/>{BOX}</body></body>',
+    "two hinges": f'<body pos="0 0 1">{BOX}<joint axis="1 0 .2" pos=".1 .1 0"/>'
+    f'<joint axis="0 1 .3"/><body pos="0 .3 0" euler="5 6 7"><joint axis="0 1 0" pos="0 0 .08"/>'
+    f'<joint axis="1 0 .5" pos=".2 .1 .04"/>{BOX}</body></body>',
     "gimbal": f'<body pos="0 0 1">{GIMBAL}{BOX}<body pos="0 .3 0" euler="5 6 7">'
     f"{GIMBAL.replace('g', 'h')}{BOX}</body></body>",
     "free by six joints": f'<body pos="1 0 1" euler="0 30 0">{SLIDES}{GIMBAL}{BOX}</body>'
@@ -68,11 +71,21 @@ def set_to(reference, data, qpos, qvel):
     mujoco.mj_forward(reference, data)
 
 
-def single_joints(reference):
-    """Those whose bodies have no other, with a coordinate."""
-    single = reference.body_jntnum[reference.jnt_bodyid] == 1
+def with_coordinates(reference):
+    """The hinges and slides that are no part of what leaves a body free."""
     kinds = [int(mujoco.mjtJoint.mjJNT_HINGE), int(mujoco.mjtJoint.mjJNT_SLIDE)]
-    return np.flatnonzero(single & np.isin(reference.jnt_type, kinds))
+    few = reference.body_jntnum[reference.jnt_bodyid] <= 3
+    return np.flatnonzero(few & np.isin(reference.jnt_type, kinds))
+
+
+def random_coordinates(reference, rng):
+    """Without full turns; of three hinges the second one turns less than it can be told."""
+    q = rng.uniform(-2.5, 2.5, reference.nq)
+    joints = with_coordinates(reference)
+    first = reference.body_jntadr[reference.jnt_bodyid[joints]]
+    middle = (reference.body_jntnum[reference.jnt_bodyid[joints]] == 3) & (joints == first + 1)
+    q[reference.jnt_qposadr[joints[middle]]] *= 0.6
+    return q
 
 
 @pytest.mark.slow
@@ -82,10 +95,10 @@ def test_places_velocities_and_energies(tmp_path, name):
     model, reference, data = opened(write(tmp_path, MODELS[name]), restitution=0.5)
     assert not model.report.lost and not model.report.assumed
     rng = np.random.default_rng(0)
-    joints = single_joints(reference)
+    joints = with_coordinates(reference)
     state_at = eqx.filter_jit(model.state_at)
     for qpos, qvel in ((reference.qpos0, np.zeros(reference.nv)), *((None, None),) * 3):
-        q = rng.uniform(-2.5, 2.5, reference.nq) if qpos is None else qpos
+        q = random_coordinates(reference, rng) if qpos is None else qpos
         v = rng.normal(size=reference.nv) if qvel is None else qvel
         set_to(reference, data, q, v)
         state = model.state if qpos is not None else state_at(q, v)
@@ -195,6 +208,70 @@ def test_springs_dampers_and_motors_push_as_those_of_mujoco(tmp_path):
             power = efforts(model, model.state_at(q, v), args)
             found = [power(model.state_at(q, unit)) for unit in np.eye(3)]
             np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+TORSO = (
+    f'<body name="torso" pos="0 0 1"><freejoint/>{BOX}'
+    '<body pos="0 .3 0" euler="5 6 7">'
+    '<joint name="x" axis="1 0 0" pos=".1 0 .1" range="-40 50" stiffness="2" damping=".1"/>'
+    '<joint name="z" axis="0 0 1" pos=".1 0 .1" range="-60 70" springref="10" stiffness="3"/>'
+    f'<joint name="y" axis="0 1 0" pos=".1 0 .1" damping=".2" frictionloss=".05"/>{BOX}'
+    '<body pos="0 0 -.6">'
+    '<joint name="one" axis="1 .2 0" pos="0 0 .2" stiffness="1" springref="-5"/>'
+    f'<joint name="two" axis="0 1 .5" range="-30 60" damping=".3"/>{BOX}</body></body></body>'
+)
+MUSCLES = (
+    '<actuator><motor joint="y" gear="3"/><position joint="z" kp="2" kv=".1"/>'
+    '<motor joint="two" gear="-2"/><velocity joint="one" kv=".1"/><motor joint="z"/></actuator>'
+)
+
+
+@pytest.mark.slow
+def test_several_hinges_of_a_body_push_as_those_of_mujoco(tmp_path):
+    """Gimbals and universal joints: springs, dampers and motors along each of their angles."""
+    model, reference, data = opened(write(tmp_path, TORSO, MUSCLES))
+    assert not model.report.lost and model.joint_names == ("x+z+y", "one+two")
+    gimbal, universal = model.world.joints
+    assert type(gimbal) is rb.Gimbal and type(universal) is rb.Universal
+    assert gimbal.limits[2] is None and universal.limits[0] is None
+    np.testing.assert_allclose(gimbal.limits[1], np.radians([-60, 70]), rtol=1e-14)
+    assert gimbal.friction[:2] == (None, None) and gimbal.friction[2] == 0.05
+    rng = np.random.default_rng(5)
+    for _ in range(3):
+        q = np.concatenate([rng.normal(size=7), rng.uniform(-1.2, 1.2, 5)])
+        v, u = rng.normal(size=11), rng.normal(size=5)
+        data.ctrl[:] = u
+        set_to(reference, data, q, v)
+        expected = data.qfrc_passive + data.qfrc_actuator
+        data.qvel[:] = 0
+        mujoco.mj_forward(reference, data)
+        expected += -data.qfrc_bias
+        power = efforts(model, model.state_at(q, v), u)
+        found = [power(model.state_at(q, unit)) for unit in np.eye(11)]
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+def test_coordinates_that_turn_back_or_begin_elsewhere(tmp_path):
+    """A range over a place where the second of three angles turns back makes a pin of them, and
+    what it loses is said; with `ref`, angles are those from the initial pose."""
+    axes = ("1 0 0", "0 1 0", "0 0 1")
+    hinge = '<joint name="{0}" axis="{0}" {1}/>'
+    over = "".join(hinge.format(axis, 'range="-100 100"') for axis in axes)
+    report = load(write(tmp_path, f"<body>{over}{BOX}</body>"), strict=False).report
+    assert [entry.why.split()[1] for entry in report.lost] == ["range"] * 3
+    shifted = "".join(hinge.format(a, 'ref="20" range="10 80" springref="30"') for a in axes)
+    model, reference, _ = opened(write(tmp_path, f"<body>{shifted}{BOX}</body>"))
+    (gimbal,) = model.world.joints
+    np.testing.assert_allclose(gimbal.rest_angles, np.radians([10] * 3), rtol=1e-13)
+    np.testing.assert_allclose(gimbal.limits, np.radians([[-10, 60]] * 3), rtol=1e-13)
+    q = np.array([0.3, 0.5, 0.9])
+    found = rb.joint_coordinates(model.world, model.state_at(q))
+    np.testing.assert_allclose(found, q - reference.qpos0, rtol=1e-13)
+    motor = '<actuator><motor name="m" joint="0 1 0"/></actuator>'
+    path = write(tmp_path, f"<body>{shifted}{BOX}</body>", motor)
+    (entry,) = load(path, strict=False).report.lost
+    assert entry.name == "m", entry
+    assert "none that has a coordinate" in entry.why
 
 
 def test_controls_must_be_given(tmp_path):
@@ -372,8 +449,8 @@ UNKNOWN = {
         LIMB.format('axis="1 0 0"/><joint axis="1 1 0"/><joint axis="0 0 1"'),
         "",
     ),
-    # Two hinges whose axes do not meet.
-    "one of several (hinge, hinge)": (LIMB.format('axis="1 0 0"/><joint pos="0 0 1"'), ""),
+    # Two hinges whose axes are parallel.
+    "one of several (hinge, hinge)": (LIMB.format('axis="0 0 1"/><joint pos="0 1 0"'), ""),
     "a body that it holds is left out": (
         LIMB.format('type="slide"/><joint').replace('"j"', '"k"')
         + f'<body name="b"><joint/>{BOX}</body>',

@@ -6,7 +6,9 @@ by themselves, since masses know pins.
 
 from .base import AbstractJoint as AbstractJoint
 from .distance import Distance as Distance
+from .gimbal import Gimbal as Gimbal
 from .hinge import Hinge as Hinge
 from .pin import Pin as Pin
 from .slider import Slider as Slider
+from .universal import Universal as Universal
 from .weld import Weld as Weld

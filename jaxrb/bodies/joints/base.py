@@ -41,13 +41,47 @@ class AbstractJoint(eqx.Module):
         return (self.body,) if self.other is None else (self.body, self.other)
 
 
+class Acting(NamedTuple):
+    """What acts along one coordinate of a joint; units are those of angles or of lengths."""
+
+    limits: Float[Array, "2"] | None  # least and greatest coordinate
+    stiffness: Float[Array, ""] | None  # of a spring
+    damping: Float[Array, ""] | None  # of a damper
+    friction: Float[Array, ""] | None  # the largest dry friction
+    rest: Float[Array, ""]  # of the spring
+
+
 class AbstractMovingJoint(AbstractJoint):
-    """A joint that leaves one motion free: along its coordinate, an angle or a displacement.
+    """A joint that leaves some motions free, each along a coordinate: an angle or a displacement.
+
+    Attributes:
+        reference: turns vectors of the body frame into the frame of the other body, or of the
+            world, where the coordinates are zero: a quaternion of any length but zero, shape (4,).
+    """
+
+    reference: eqx.AbstractVar[Float[Array, "4"]]
+
+    @property
+    @abc.abstractmethod
+    def motion_axes(self) -> tuple[Float[Array, "3"], ...]:
+        """Of each coordinate the axis where all are zero, body frame, of any length but zero."""
+
+    @property
+    @abc.abstractmethod
+    def acting(self) -> tuple[Acting, ...]:
+        """What acts along each coordinate."""
+
+    @property
+    def n_coordinates(self) -> int:
+        """How many coordinates there are."""
+        return len(self.acting)
+
+
+class AbstractAxisJoint(AbstractMovingJoint):
+    """A joint that leaves one motion free: about or along one axis.
 
     Attributes:
         axis: of the motion, body frame, of any length but zero, shape (3,).
-        reference: turns vectors of the body frame into the frame of the other body, or of the
-            world, where the coordinate is zero: a quaternion of any length but zero, shape (4,).
         limits: least and greatest coordinate, shape (2,), or None.
         stiffness: of a spring along the coordinate, or None.
         damping: of a damper along it, or None.
@@ -55,11 +89,23 @@ class AbstractMovingJoint(AbstractJoint):
     """
 
     axis: eqx.AbstractVar[Float[Array, "3"]]
-    reference: eqx.AbstractVar[Float[Array, "4"]]
     limits: eqx.AbstractVar[Float[Array, "2"] | None]
     stiffness: eqx.AbstractVar[Float[Array, ""] | None]
     damping: eqx.AbstractVar[Float[Array, ""] | None]
     friction: eqx.AbstractVar[Float[Array, ""] | None]
+
+    @property
+    @abc.abstractmethod
+    def rest(self) -> Float[Array, ""]:
+        """The coordinate at which the spring is at rest."""
+
+    @property
+    def motion_axes(self) -> tuple[Float[Array, "3"], ...]:
+        return (self.axis,)
+
+    @property
+    def acting(self) -> tuple[Acting, ...]:
+        return (Acting(self.limits, self.stiffness, self.damping, self.friction, self.rest),)
 
     @property
     def other_axis(self) -> Float[Array, "3"]:

@@ -15,15 +15,25 @@ import jax.numpy as jnp
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float
 
-from ...math import Quat, Vec3, cross, dot, rotate, rotate_inverse
+from ...math import Quat, Vec3, cross, dot, norm, rotate, rotate_inverse
 from ..phase import Phase
 from .base import AbstractJoint
 from .distance import Distance
-from .ends import Ends, Numbered, Row, point_row, turning_row
-from .frames import Frames, basis, references, rotation_rows, turned
+from .ends import Ends, Numbered, Row, point_row, stacked, turning_row
+from .frames import (
+    Frames,
+    basis,
+    rates_of_two_angles,
+    references,
+    rotation_rows,
+    turned,
+    two_angles,
+)
+from .gimbal import Gimbal
 from .hinge import Hinge
 from .pin import Pin
 from .slider import Slider
+from .universal import Universal
 from .weld import Weld
 
 
@@ -111,6 +121,84 @@ class SameDirection(AbstractConstraint):
         return dot(self.ends.pose(phase).into_other(self.axis), self.other_axis) > 0
 
 
+class CarriedPoint(AbstractConstraint):
+    """The anchor is where the rotation about the first axis, fixed in the other body, carries the
+    offset from the anchor there: their separation, along the axes of the world."""
+
+    components = 3
+    ends: Ends
+    scale: Float[Array, " n_joints"]
+    axes: tuple[Vec3, Vec3]  # at the reference, body frame
+    offset: Vec3  # likewise
+    reference: Quat
+
+    @classmethod
+    def of(cls, joints, ends, scale):
+        own: list[Any] = [joint for _, joint in joints]
+        offset = stacked([joint.offset for joint in own], scale.dtype)
+        return cls(ends, scale, _two_axes(own, scale.dtype), offset, references(own, scale.dtype))
+
+    def violation(self, phase):
+        pose = self.ends.pose(phase)
+        carried = self._carried(turned(pose, self.reference))
+        d = pose.separation - rotate(pose.other_turn, rotate(self.reference, carried))
+        return d.x, d.y, d.z
+
+    def rows(self, phase):
+        pose = self.ends.pose(phase)
+        e = turned(pose, self.reference)
+        carried = self._carried(e)
+        held = pose.other_arm + rotate(self.reference, carried)
+        swept = rotate(self.reference, cross(self.axes[0], carried))
+        swept = rotate(pose.other_turn, swept)  # by one radian of the first angle
+        turning = turning_row(pose, rates_of_two_angles(e, *self.axes)[0])
+        rows = []
+        for unit in basis(self.scale):
+            still, share = point_row(pose, unit, held), dot(unit, swept)
+            lever = still.lever - turning.lever * share
+            other_lever = still.other_lever - turning.other_lever * share
+            rows.append(Row(still.linear, lever, other_lever))
+        return tuple(rows)
+
+    def _carried(self, e: Quat) -> Vec3:
+        """The offset, turned by the first angle."""
+        first, offset = self.axes[0], self.offset
+        angle, _ = two_angles(e, *self.axes)
+        along = first * dot(first, offset)
+        across = (offset - along) * jnp.cos(angle) + cross(first, offset) * jnp.sin(angle)
+        return along + across
+
+
+class SameAngle(AbstractConstraint):
+    """The first axis, fixed in the other body, keeps its angle to the second one, fixed in the
+    body: the difference of their cosines, by the sine."""
+
+    components = 1
+    ends: Ends
+    scale: Float[Array, " n_joints"]
+    axes: tuple[Vec3, Vec3]  # at the reference, body frame
+    reference: Quat
+
+    @classmethod
+    def of(cls, joints, ends, scale):
+        own: list[Any] = [joint for _, joint in joints]
+        return cls(ends, scale, _two_axes(own, scale.dtype), references(own, scale.dtype))
+
+    def violation(self, phase):
+        first, second = self.axes
+        now = rotate(turned(self.ends.pose(phase), self.reference), second)
+        return ((dot(first, now) - dot(first, second)) * self._scale(),)
+
+    def rows(self, phase):
+        pose = self.ends.pose(phase)
+        first, second = self.axes
+        first = rotate_inverse(turned(pose, self.reference), first)
+        return (turning_row(pose, cross(second, first) * self._scale()),)
+
+    def _scale(self) -> Float[Array, " n_joints"]:
+        return self.scale / norm(cross(*self.axes))
+
+
 class SameLine(AbstractConstraint):
     """The anchor is on the axis of the other body: its separation across that."""
 
@@ -183,12 +271,20 @@ class SameDistance(AbstractConstraint):
 
 # Each condition, and the joints that have it.
 CONSTRAINTS: tuple[tuple[type[AbstractConstraint], tuple[type[AbstractJoint], ...]], ...] = (
-    (SamePoint, (Pin, Hinge, Weld)),
+    (SamePoint, (Pin, Hinge, Weld, Gimbal)),
     (SameDirection, (Hinge,)),
+    (CarriedPoint, (Universal,)),
+    (SameAngle, (Universal,)),
     (SameLine, (Slider,)),
     (SameOrientation, (Slider, Weld)),
     (SameDistance, (Distance,)),
 )
+
+
+def _two_axes(joints: list[Any], dtype: DTypeLike) -> tuple[Vec3, Vec3]:
+    """The axes of universal joints."""
+    first, second = (Frames.of([joint.axes[k] for joint in joints], dtype).axis for k in (0, 1))
+    return first, second
 
 
 def _axes(joints: Numbered, dtype: DTypeLike) -> tuple[Vec3, Vec3, tuple[Vec3, Vec3]]:

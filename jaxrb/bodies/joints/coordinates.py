@@ -1,8 +1,7 @@
-"""The coordinates of joints that move: angles of hinges, displacements of sliders."""
+"""The coordinates of joints that move: angles, and displacements of sliders."""
 
 from __future__ import annotations
 
-import abc
 from collections.abc import Callable, Sequence
 
 import equinox as eqx
@@ -15,53 +14,31 @@ from ...math import Quat, Vec3, cross, dot, rotate, rotate_inverse, safe_divide
 from ..inertial import Inertial
 from ..phase import Phase
 from .base import AbstractJoint, AbstractMovingJoint
-from .ends import Directions, Ends, Numbered, Row, point_row, turning_row
+from .coordinate import AbstractAngle, AbstractCoordinate, Middle, Motion
+from .ends import Directions, Ends, point_row, turning_row
 from .frames import Frames, references, turned
+from .gimbal import Gimbal
 from .hinge import Hinge
 from .slider import Slider
+from .successive_angles import AnglesOfGimbals, AnglesOfUniversals
+from .universal import Universal
 
 
-class AbstractCoordinate(eqx.Module):
-    """The coordinates of all joints of one kind; everything has the shape (n_joints,)."""
-
-    ends: eqx.AbstractVar[Ends]
-
-    @abc.abstractmethod
-    def value(self, phase: Phase) -> Float[Array, " n_joints"]:
-        """The coordinates [rad] or [m]."""
-
-    @abc.abstractmethod
-    def stretch(self, phase: Phase, rest: Float[Array, " n_joints"]) -> Float[Array, " n_joints"]:
-        """By how much the coordinates differ from those of springs at rest."""
-
-    @abc.abstractmethod
-    def row(self, phase: Phase) -> Row:
-        """What the rates of the coordinates depend on."""
-
-
-class Angles(AbstractCoordinate):
+class Angles(AbstractAngle):
     """The angle of a hinge about its axis, by the twist about it of the relative rotation."""
 
     ends: Ends
     axis: Vec3  # body frame
     reference: Quat
-    limits: tuple[Float[Array, " n_joints"], Float[Array, " n_joints"]]
-    limited: tuple[bool, ...] = eqx.field(static=True)
+    middle: Middle
 
     @staticmethod
-    def of(joints: Numbered, ends: Ends, dtype: DTypeLike) -> Angles:
+    def of(motions: Sequence[Motion], ends: Ends, dtype: DTypeLike) -> Angles:
         """Those of hinges."""
-        own = [joint for _, joint in joints if isinstance(joint, Hinge)]
-        axis = Frames.of([joint.axis for joint in own], dtype).axis
-        limited = tuple(joint.limits is not None for joint in own)
-        return Angles(ends, axis, references(own, dtype), _limits(own, dtype), limited)
-
-    def value(self, phase):
-        # Between limits, angles are followed beyond half a turn from 0.
-        return self._near(phase, self._middle(0.0))
-
-    def stretch(self, phase, rest):
-        return self._near(phase, self._middle(rest)) - rest
+        joints = [motion.joint for motion in motions]
+        axis = Frames.of([axis for joint in joints for axis in joint.motion_axes], dtype).axis
+        middle = Middle.of([motion.acting for motion in motions], dtype)
+        return Angles(ends=ends, axis=axis, reference=references(joints, dtype), middle=middle)
 
     def row(self, phase):
         pose = self.ends.pose(phase)
@@ -73,14 +50,7 @@ class Angles(AbstractCoordinate):
         share = safe_divide(jnp.ones_like(along), e.w * e.w + along * along)
         return turning_row(pose, self.axis + bent * share)
 
-    def _middle(self, otherwise: Float[Array, " n_joints"] | float) -> Float[Array, " n_joints"]:
-        """The middle of the limits, and of the turn of those without."""
-        limited = np.array(self.limited)
-        lower, upper = (jnp.where(limited, limit, 0.0) for limit in self.limits)
-        return jnp.where(limited, (lower + upper) / 2, otherwise)
-
-    def _near(self, phase: Phase, middle: Float[Array, " n_joints"]) -> Float[Array, " n_joints"]:
-        """The angles within half a turn of others, that of half a turn the larger one."""
+    def near(self, phase, middle):
         e = turned(self.ends.pose(phase), self.reference)
         along = dot(e.v, self.axis)
         cosine, sine = jnp.cos(middle / 2), jnp.sin(middle / 2)
@@ -94,15 +64,16 @@ class Angles(AbstractCoordinate):
 class Displacements(AbstractCoordinate):
     """The displacement of a slider along its axis, which is fixed in the other body."""
 
+    angular = False
     ends: Ends
     other_axis: Vec3  # frame of the other body
 
     @staticmethod
-    def of(joints: Numbered, ends: Ends, dtype: DTypeLike) -> Displacements:
+    def of(motions: Sequence[Motion], ends: Ends, dtype: DTypeLike) -> Displacements:
         """Those of sliders."""
-        own = [joint for _, joint in joints if isinstance(joint, Slider)]
-        axis = Frames.of([joint.axis for joint in own], dtype).axis
-        return Displacements(ends, rotate(references(own, dtype), axis))
+        joints = [motion.joint for motion in motions]
+        axis = Frames.of([axis for joint in joints for axis in joint.motion_axes], dtype).axis
+        return Displacements(ends, rotate(references(joints, dtype), axis))
 
     def value(self, phase):
         pose = self.ends.pose(phase)
@@ -120,15 +91,18 @@ class Displacements(AbstractCoordinate):
 class JointCoordinates(eqx.Module):
     """The coordinates of joints, and what acts along them; arrays of shape (n_coordinates,).
 
-    Units are those of angles and torques at hinges, and of lengths and forces at sliders.
+    Units are those of angles and torques at hinges, universal joints and gimbals, and of lengths
+    and forces at sliders.
 
     Attributes:
-        parts: hinges, then sliders; of each the joints in the order of the world.
+        parts: one for each kind of joint; in each the coordinates in their order.
+        order: of each coordinate its place among those that were asked for.
         lower, upper: limits, infinite where there are none.
         stiffness, damping, rest, friction: of the joints, 0 where there is none.
     """
 
     parts: tuple[AbstractCoordinate, ...]
+    order: tuple[int, ...] = eqx.field(static=True)
     lower: Float[Array, " n_coordinates"]
     upper: Float[Array, " n_coordinates"]
     stiffness: Float[Array, " n_coordinates"]
@@ -149,38 +123,50 @@ class JointCoordinates(eqx.Module):
             joints: in their order.
             dtype: of the numbers.
             place: of each body in the phase, by its number in the world; None: the same.
-            having: the name of an attribute, to take only joints for which it is not None:
+            having: the name of an attribute, to take only coordinates for which it is not None:
                 "limits", "stiffness", "damping" or "friction".
         """
-        moving = [
-            (number, joint)
+        motions = [
+            Motion(number, joint, axis)
             for number, joint in enumerate(joints)
             if isinstance(joint, AbstractMovingJoint)
-            and (having is None or getattr(joint, having) is not None)
+            for axis in range(joint.n_coordinates)
         ]
-        parts, own = [], []
+        if having is not None:
+            motions = [one for one in motions if getattr(one.acting, having) is not None]
+        return JointCoordinates.along(motions, dtype, place) if motions else None
+
+    @staticmethod
+    def along(
+        motions: Sequence[Motion], dtype: DTypeLike, place: np.ndarray | None = None
+    ) -> JointCoordinates:
+        """Some coordinates of joints, at least one."""
+        parts, order = [], []
         for kind, make in _KINDS:
-            of_kind = [(number, joint) for number, joint in moving if isinstance(joint, kind)]
-            if of_kind:
-                parts.append(make(of_kind, Ends.of(of_kind, place, dtype), dtype))
-                own += [joint for _, joint in of_kind]
-        if not parts:
-            return None
+            own = [i for i, motion in enumerate(motions) if isinstance(motion.joint, kind)]
+            if own:
+                of_kind = [motions[i] for i in own]
+                ends = Ends.of([(one.number, one.joint) for one in of_kind], place, dtype)
+                parts.append(make(of_kind, ends, dtype))
+                order += own
+        acting = [motions[i].acting for i in order]
 
         def numbers(name: str):
-            given = [getattr(joint, name) for joint in own]
+            given = [getattr(own, name) for own in acting]
             zero = jnp.zeros((), dtype)
             return jnp.stack([zero if g is None else g.astype(dtype) for g in given])
 
-        rest = [j.rest_angle if isinstance(j, Hinge) else j.rest_displacement for j in own]
-        lower, upper = _limits(own, dtype)
+        free = jnp.array([-jnp.inf, jnp.inf], dtype)
+        pairs = [free if own.limits is None else own.limits.astype(dtype) for own in acting]
+        lower, upper = jnp.stack(pairs).T
         return JointCoordinates(
             tuple(parts),
+            tuple(order),
             lower,
             upper,
             numbers("stiffness"),
             numbers("damping"),
-            jnp.stack([number.astype(dtype) for number in rest]),
+            numbers("rest"),
             numbers("friction"),
         )
 
@@ -188,6 +174,11 @@ class JointCoordinates(eqx.Module):
     def joints(self) -> tuple[int, ...]:
         """Of each coordinate the place of its joint in `World.joints`."""
         return tuple(joint for part in self.parts for joint in part.ends.joints)
+
+    def in_order(self, values: Float[Array, " n_coordinates"]) -> Float[Array, " n_coordinates"]:
+        """Numbers of these coordinates, as they were asked for."""
+        order = np.argsort(self.order)
+        return values if np.array_equal(order, np.arange(len(order))) else values[order]
 
     def value(self, phase: Phase) -> Float[Array, " n_coordinates"]:
         """The coordinates."""
@@ -204,7 +195,7 @@ class JointCoordinates(eqx.Module):
         """How the coordinates change between phases, angles by less than half a turn."""
         change = self.value(end) - self.value(start)
         angles = np.concatenate(
-            [np.full(len(part.ends.joints), isinstance(part, Angles)) for part in self.parts]
+            [np.full(len(part.ends.joints), part.angular) for part in self.parts]
         )
         return change - jnp.where(angles, 2 * jnp.pi * jnp.round(change / (2 * jnp.pi)), 0.0)
 
@@ -221,13 +212,6 @@ class JointCoordinates(eqx.Module):
 _KINDS: tuple[tuple[type[AbstractMovingJoint], Callable[..., AbstractCoordinate]], ...] = (
     (Hinge, Angles.of),
     (Slider, Displacements.of),
+    (Universal, AnglesOfUniversals.of),
+    (Gimbal, AnglesOfGimbals.of),
 )
-
-
-def _limits(
-    joints: Sequence[AbstractMovingJoint], dtype: DTypeLike
-) -> tuple[Float[Array, " n_joints"], Float[Array, " n_joints"]]:
-    free = jnp.array([-jnp.inf, jnp.inf], dtype)
-    pairs = [free if joint.limits is None else joint.limits.astype(dtype) for joint in joints]
-    lower, upper = jnp.stack(pairs).T
-    return lower, upper

@@ -8,9 +8,9 @@ from typing import Any
 import equinox as eqx
 import jax.numpy as jnp
 from jax.typing import DTypeLike
-from jaxtyping import Array
+from jaxtyping import Array, Float
 
-from ...math import Quat, Vec3, cross, dot
+from ...math import Quat, Vec3, cross, dot, rotate, rotate_inverse
 from .ends import Pose
 
 
@@ -66,3 +66,31 @@ def rotation_rows(e: Quat) -> tuple[Vec3, Vec3, Vec3]:
     rotation e = (w, v): w Omega + v x Omega."""
     x, y, z = (unit * e.w + cross(unit, e.v) for unit in basis(e.w))
     return x, y, z
+
+
+def angle_about(axis: Vec3, start: Vec3, end: Vec3) -> Float[Array, " n"]:
+    """The angle about an axis of length one from one vector to another."""
+    cosine = dot(start, end) - dot(axis, start) * dot(axis, end)
+    return defined_angle(dot(axis, cross(start, end)), cosine)
+
+
+def defined_angle(y: Float[Array, " n"], x: Float[Array, " n"]) -> Float[Array, " n"]:
+    """arctan2, with the derivative 0 where no angle is defined."""
+    return jnp.arctan2(y, jnp.where((x == 0) & (y == 0), 1.0, x).astype(x.dtype))
+
+
+def two_angles(e: Quat, first: Vec3, second: Vec3) -> tuple[Array, Array]:
+    """The angles of the rotation e = exp(q1 a1) exp(q2 a2), which turns a2 by q1 about a1."""
+    return (
+        angle_about(first, second, rotate(e, second)),
+        angle_about(second, rotate_inverse(e, first), first),
+    )
+
+
+def rates_of_two_angles(e: Quat, first: Vec3, second: Vec3) -> tuple[Vec3, Vec3]:
+    """The vectors of the body frame whose products with the angular velocity are the rates of
+    `two_angles`, exactly so for every rotation e."""
+    first = rotate_inverse(e, first)
+    along = dot(first, second)
+    share = 1 / (1 - along * along)
+    return (first - second * along) * share, (second - first * along) * share

@@ -12,7 +12,7 @@ from ..._text import readable
 from ..._validate import require
 from .base import (
     ORIGIN,
-    AbstractMovingJoint,
+    AbstractAxisJoint,
     axis_vector,
     ends,
     finite_scalar,
@@ -23,7 +23,7 @@ from .base import (
 from .placing import Poses, places
 
 
-class Hinge(AbstractMovingJoint):
+class Hinge(AbstractAxisJoint):
     """Ties a body to the world, or to another body, so that it turns about one axis only: a
     revolute joint.
 
@@ -126,6 +126,10 @@ class Hinge(AbstractMovingJoint):
             reference=here.reference(there),
             **options,
         )
+
+    @property
+    def rest(self) -> Float[Array, ""]:
+        return self.rest_angle
 
     def held_at(self) -> Float[Array, "3"]:
         return self.other_anchor

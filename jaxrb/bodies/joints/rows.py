@@ -15,7 +15,7 @@ from ..inertial import Inertial
 from ..phase import Phase
 from .base import AbstractJoint
 from .constraints import CONSTRAINTS, AbstractConstraint
-from .coordinates import Angles, JointCoordinates
+from .coordinates import JointCoordinates
 from .ends import Directions, Ends
 from .frames import basis
 
@@ -23,13 +23,14 @@ from .frames import basis
 class JointRows(eqx.Module):
     """The conditions that the joints of a world hold, as rows g = 0.
 
-    A pin has 3 rows, a hinge and a slider 5, a weld 6, a distance 1. Rows are sorted by conditions
+    A pin and a gimbal have 3 rows, a universal joint 4, a hinge and a slider 5, a weld 6, a
+    distance 1. Rows are sorted by conditions
     (`CONSTRAINTS`), by their components, and by joints, so that each formula stands in a program
     once for all joints; `joints` says whose they are.
 
     Attributes:
         constraints: the conditions that occur.
-        coordinates: of hinges and sliders; None where there are none, as in the following.
+        coordinates: of the joints that have some; None where none has, as in the following.
         limited: of those with limits.
         rubbing: of those with dry friction.
         damped: of those with dampers.
@@ -74,9 +75,7 @@ class JointRows(eqx.Module):
         `AbstractConstraint.scale`."""
         return jnp.concatenate(
             [
-                _scale(part.ends, inertial)
-                if isinstance(part, Angles)
-                else jnp.ones_like(part.ends.anchor.x)
+                _scale(part.ends, inertial) if part.angular else jnp.ones_like(part.ends.anchor.x)
                 for part in coordinates.parts
             ]
         )

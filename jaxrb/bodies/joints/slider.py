@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 from ..._text import readable
 from .base import (
     ORIGIN,
-    AbstractMovingJoint,
+    AbstractAxisJoint,
     axis_vector,
     ends,
     finite_scalar,
@@ -21,7 +21,7 @@ from .base import (
 from .placing import Poses, places
 
 
-class Slider(AbstractMovingJoint):
+class Slider(AbstractAxisJoint):
     """Ties a body to the world, or to another body, so that it moves along one axis only, without
     turning: a prismatic joint.
 
@@ -120,6 +120,10 @@ class Slider(AbstractMovingJoint):
             reference=here.reference(there),
             **options,
         )
+
+    @property
+    def rest(self) -> Float[Array, ""]:
+        return self.rest_displacement
 
     def held_at(self) -> Float[Array, "3"]:
         return self.other_anchor

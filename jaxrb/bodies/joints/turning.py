@@ -1,0 +1,111 @@
+"""What joints that turn about several axes, one after the other, have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..._validate import real_array, require
+from .base import AbstractMovingJoint, Acting, axis_vector, interval, part, reference_turn
+from .placing import Place
+
+
+class AbstractTurningJoint(AbstractMovingJoint):
+    """A joint whose coordinates are angles about axes, one after the other.
+
+    Attributes:
+        axes: the body is turned from its reference orientation about the last of them first, and
+            about the first one last; body frame, of any length but zero, shape (n, 3).
+        limits: of each angle the least and greatest one, shape (2,), or None.
+        stiffness, damping, friction: of each angle, or None.
+        rest_angles: of the springs [rad], shape (n,).
+    """
+
+    axes: eqx.AbstractVar[Float[Array, "n 3"]]
+    limits: eqx.AbstractVar[tuple[Float[Array, "2"] | None, ...]]
+    stiffness: eqx.AbstractVar[tuple[Float[Array, ""] | None, ...]]
+    damping: eqx.AbstractVar[tuple[Float[Array, ""] | None, ...]]
+    rest_angles: eqx.AbstractVar[Float[Array, " n"]]
+    friction: eqx.AbstractVar[tuple[Float[Array, ""] | None, ...]]
+
+    @property
+    def motion_axes(self) -> tuple[Float[Array, "3"], ...]:
+        return tuple(self.axes)
+
+    @property
+    def acting(self) -> tuple[Acting, ...]:
+        parts = (self.limits, self.stiffness, self.damping, self.friction, tuple(self.rest_angles))
+        return tuple(Acting(*own) for own in zip(*parts, strict=True))
+
+
+class Turns(NamedTuple):
+    """The attributes of such a joint."""
+
+    axes: Array
+    reference: Array
+    limits: tuple[Array | None, ...]
+    stiffness: tuple[Array | None, ...]
+    damping: tuple[Array | None, ...]
+    rest_angles: Array
+    friction: tuple[Array | None, ...]
+
+
+def turns(
+    kind: str,
+    n_axes: int,
+    axes: Any,
+    reference: Any,
+    limits: Any,
+    stiffness: Any,
+    damping: Any,
+    rest_angles: Any,
+    friction: Any,
+) -> Turns:
+    """The attributes of a joint that turns, checked.
+
+    Raises:
+        ValueError: naming the argument of `kind` that is not understood.
+    """
+    rows = _each(axes, f"{kind}.axes", n_axes, axis_vector)
+    pairs = (None,) * n_axes
+    if limits is not None:
+        pairs = _each(limits, f"{kind}.limits", n_axes, interval)
+    for pair in pairs:
+        if pair is not None:
+            within = lambda pair: pair[1] - pair[0] < 2 * np.pi  # noqa: E731
+            require(pair, f"{kind}.limits", within, "less than a turn apart")
+    rest = np.zeros(n_axes) if rest_angles is None else rest_angles
+    rest = real_array(rest, f"{kind}.rest_angles", (n_axes,))
+    require(rest, f"{kind}.rest_angles", np.isfinite, "finite")
+    turn = reference_turn(kind, rows[0], None, reference)
+    numbers = [
+        _each(value, f"{kind}.{name}", n_axes, part, common=True)
+        for name, value in (("stiffness", stiffness), ("damping", damping), ("friction", friction))
+    ]
+    return Turns(jnp.stack(rows), turn, pairs, numbers[0], numbers[1], rest, numbers[2])
+
+
+def axes_of(place: Place, axes: Any, name: str, n_axes: int) -> Float[Array, "n 3"]:
+    """Axes of the world in the frame of a body."""
+    return jnp.stack(_each(axes, name, n_axes, place.axis))
+
+
+def _each(
+    value: Any, name: str, n: int, read: Callable[[Any, str], Any], common: bool = False
+) -> tuple[Any, ...]:
+    """What is given for each of n axes, or, if it may be, one number for all of them."""
+    # A list may hold numbers that are traced, of which NumPy makes no array.
+    if common and not isinstance(value, Sequence) and np.ndim(value) == 0:
+        return (read(value, name),) * n
+    try:
+        count = len(value)
+    except TypeError:
+        count = None
+    if count != n:
+        raise ValueError(f"{name} must be given for {n} axes; got {value!r}.")
+    return tuple(read(value[k], f"{name}[{k}]") for k in range(n))
