@@ -212,16 +212,29 @@ def _add_joint(scene, index: int, joint: AbstractJoint, unit: float, size: float
             position=unit * np.asarray(anchor, float),
             cast_shadow=False,
         )
-    if isinstance(joint, AbstractMovingJoint):
-        axes = np.asarray(joint.motion_axes, float)
-        reach = 4 * unit * size * axes / np.linalg.norm(axes, axis=1, keepdims=True)
-        middle = unit * np.asarray(joint.anchor, float)
+    for place, middle, axis in _axes(joint, own, other):
+        reach = 4 * size * axis / np.linalg.norm(axis)
         scene.add_line_segments(
-            f"{own}/axis{index}",
-            np.stack([middle - reach, middle + reach], axis=1),
+            f"{place}/axis{index}",
+            unit * np.stack([middle - reach, middle + reach])[None],
             _rgb(_JOINTS),
             thickness=0.5 * unit * size,
         )
+
+
+def _axes(joint: AbstractJoint, own: str, other: str) -> list[tuple[str, np.ndarray, np.ndarray]]:
+    """The axes that are fixed in a body or in the world: in which, a point and the direction.
+
+    The axis in the middle of a gimbal is fixed in neither, and is not drawn.
+    """
+    if not isinstance(joint, AbstractMovingJoint):
+        return []
+    axes = np.asarray(joint.motion_axes, float)
+    found = [(own, np.asarray(joint.anchor, float), axes[-1])]
+    if len(axes) > 1:
+        turn = Rotation.from_quat(np.asarray(joint.reference, float), scalar_first=True)
+        found.append((other, np.asarray(joint.held_at(), float), turn.apply(axes[0])))
+    return found
 
 
 def _add_obstacle(scene, replay: Replay, index: int, unit: float):

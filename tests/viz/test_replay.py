@@ -223,14 +223,20 @@ def test_messages(sol, monkeypatch):
 
 
 def payload(page):
-    """What a page will play, decoded as its viewer does."""
+    """What a page will play, decoded as its viewer does; its arrays are the entry "arrays"."""
     import msgspec
     import zstandard
 
     data = base64.b64decode(re.search(r'__VISER_EMBED_DATA__="([^"]*)"', page)[1])
     inner = zstandard.ZstdDecompressor().decompress(data[8:])
     length = int.from_bytes(inner[:8], "little")
-    return msgspec.msgpack.decode(inner[8 : 8 + length])
+    content = msgspec.msgpack.decode(inner[8 : 8 + length])
+    end, arrays = 8 + length, []
+    for size in content["binaryBufferLengths"]:
+        begin = -(-end // 8) * 8  # each is aligned to 8 bytes
+        end = begin + size
+        arrays.append(inner[begin:end])
+    return content | {"arrays": arrays}
 
 
 def test_the_file_is_one_page_that_plays_the_trajectory(sol, tmp_path):
@@ -359,11 +365,20 @@ def forces_of(load, place):
 
 
 def test_joints_are_marked_where_they_hold():
-    """Balls at both ends in the frames of the bodies, and the axis of a hinge."""
+    """Balls at both ends in the frames of the bodies, and axes in the frames in which they are
+    fixed: of a universal joint the first in the other body, or in the world, and the last in the
+    body itself."""
     bar = rb.RigidBody(rb.Box((0.2, 0.02, 0.02)))
     joints = [
         rb.Hinge(0, axis=(0, 2, 0), anchor=(-0.2, 0, 0), other_anchor=(0, 0, 1)),
         rb.Distance(1, (0, 0, 0), 0.5, other=0, other_anchor=(0.2, 0, 0)),
+        rb.Universal(
+            1,
+            axes=((0, 3, 0), (0, 0, 1)),
+            anchor=(0.1, 0, 0),
+            other_anchor=(0.5, 0, 0.5),
+            reference=(np.sqrt(0.5), np.sqrt(0.5), 0, 0),
+        ),
     ]
     world = rb.World([bar, bar], [], joints=joints)
     zero = jnp.zeros((2, 3))
@@ -374,7 +389,8 @@ def test_joints_are_marked_where_they_hold():
     free = rb.World([bar, bar], [], pairs=[])
     sol = rb.simulate(free, start, rb.LGVCI(0.01), 0.1, save=rb.SaveAt(every=5))
     found = replay(world, sol)
-    nodes = [m for _, m in payload(found.html)["messages"]]
+    content = payload(found.html)
+    nodes = [m for _, m in content["messages"]]
     kinds = {m["name"]: m["type"] for m in nodes if "/joint" in m.get("name", "")}
     balls = {
         m["name"]: np.array(m["position"])
@@ -387,9 +403,27 @@ def test_joints_are_marked_where_they_hold():
         "/world/joint0": (0, 0, 1),
         "/lane0/body1/joint1": (0, 0, 0),
         "/lane0/body0/joint1": (0.2, 0, 0),
+        "/lane0/body1/joint2": (0.1, 0, 0),
+        "/world/joint2": (0.5, 0, 0.5),
     }
     assert set(kinds) == set(expected)
     for name, place in balls.items():
         np.testing.assert_allclose(place, unit * np.array(expected[name]), atol=1e-6)
-    axes = [m["name"] for m in nodes if m["type"] == "LineSegmentsMessage" and "axis" in m["name"]]
-    assert axes == ["/lane0/body0/axis0"]
+    axes = {}
+    for m in nodes:
+        if m["type"] == "LineSegmentsMessage" and "axis" in m["name"]:
+            where = m["props"]["points"]
+            points = np.frombuffer(content["arrays"][where["__binary_index"]], where["dtype"])
+            axes[m["name"]] = points.reshape(2, 3)
+    along = {
+        "/lane0/body0/axis0": ("/lane0/body0/joint0", (0, 1, 0)),
+        "/lane0/body1/axis2": ("/lane0/body1/joint2", (0, 0, 1)),
+        "/world/axis2": ("/world/joint2", (0, 0, 1)),  # y, turned by a quarter about x
+    }
+    assert set(axes) == set(along)
+    for name, (ball, direction) in along.items():
+        begin, end = axes[name]
+        np.testing.assert_allclose((begin + end) / 2, balls[ball], atol=1e-6)
+        np.testing.assert_allclose(
+            (end - begin) / np.linalg.norm(end - begin), direction, atol=1e-6
+        )
