@@ -15,7 +15,12 @@ from jaxrb.exec.kernel.operations import NotScalarError
 needs_compiler = pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 pytestmark = needs_compiler
 
-RNG = np.random.default_rng(0)
+
+def rng():
+    """The same numbers for each test, in whichever order they run."""
+    return np.random.default_rng(0)
+
+
 SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, 0.5, 3.25, -7.5, 1e30, -1e-30, np.inf, -np.inf, np.nan])
 
 
@@ -72,7 +77,7 @@ FUNCTIONS = [
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_functions(dtype):
     """The C library and XLA approximate each by itself, to a few units in the last place."""
-    x = jnp.asarray(RNG.uniform(0.1, 3.0, 50), dtype)
+    x = jnp.asarray(rng().uniform(0.1, 3.0, 50), dtype)
     found = as_lanes(lambda x: [function(x) for function in FUNCTIONS], x)
     for function, a in zip(FUNCTIONS, found, strict=True):
         np.testing.assert_allclose(a, function(x), rtol=40 * jnp.finfo(dtype).eps)
@@ -108,6 +113,36 @@ def test_integers_beyond_what_division_and_conversion_can():
     check(to_integers, wild.astype(jnp.float32))
 
 
+INTEGERS = (jnp.int8, jnp.int32, jnp.int64, jnp.uint8, jnp.uint32)
+
+
+def test_places_in_sorted_integers():
+    """As JAX looks for them, by an order of its own."""
+    steps = jnp.asarray(rng().integers(0, 3, (20, 6)), jnp.int32)
+    check(lambda row: jnp.searchsorted(jnp.cumsum(row), jnp.arange(8, dtype=jnp.int32)), steps)
+
+
+def bits(a, b):
+    """All that is done with single bits."""
+    lax = jax.lax
+    shifts = (lax.shift_left, lax.shift_right_logical, lax.shift_right_arithmetic)
+    return *(shift(a, b) for shift in shifts), lax.population_count(a), a ^ b
+
+
+@pytest.mark.parametrize("dtype", INTEGERS, ids=lambda dtype: dtype.__name__)
+def test_bits(dtype):
+    """By as many places as there are, by more and by fewer than none too; known numbers likewise."""
+    limits = jnp.iinfo(dtype)
+    numbers = [limits.min, limits.max, 0, 1, 77, limits.max // 3]
+    places = [0, 1, 5, limits.bits - 1, limits.bits, limits.bits + 3, limits.max, limits.min]
+    pairs = np.meshgrid(*(np.array(x, dtype) for x in (numbers, places)))
+    a, b = (jnp.asarray(x.reshape(-1)) for x in pairs)
+    check(bits, a, b)
+    known = lambda _: jnp.stack(bits(a, b))  # noqa: E731
+    (found,) = as_lanes(known, jnp.zeros(1))
+    np.testing.assert_array_equal(found, jnp.stack(bits(a, b)))
+
+
 def test_constants_are_folded_as_they_would_be_computed():
     """What is known when a kernel is written goes the way of what is not. By hand, as XLA's own
     evaluator of constants ends the process at the least integer by -1."""
@@ -127,7 +162,7 @@ def test_constants_are_folded_as_they_would_be_computed():
 
 
 def test_extremes_among_numbers_that_are_none():
-    x = jnp.asarray(SPECIAL[RNG.integers(0, SPECIAL.size, (20, 4))])
+    x = jnp.asarray(SPECIAL[rng().integers(0, SPECIAL.size, (20, 4))])
     check(lambda x: (jnp.argmin(x), jnp.argmax(x), jnp.max(x), jnp.min(x)), x)
 
 
@@ -149,11 +184,11 @@ def reductions(x):
 
 @pytest.mark.parametrize("function", [shapes, reductions])
 def test_arrays(function):
-    check(function, jnp.asarray(RNG.normal(size=(5, 3, 4))), ulps=4)
+    check(function, jnp.asarray(rng().normal(size=(5, 3, 4))), ulps=4)
 
 
 def test_products_of_matrices():
-    a, b = jnp.asarray(RNG.normal(size=(5, 3, 4))), jnp.asarray(RNG.normal(size=(5, 4, 2)))
+    a, b = jnp.asarray(rng().normal(size=(5, 3, 4))), jnp.asarray(rng().normal(size=(5, 4, 2)))
 
     def function(a, b):
         return a @ b, jnp.einsum("ij,kj->ik", a, a), a[0] @ b[:, 1]
@@ -164,7 +199,7 @@ def test_products_of_matrices():
 
 def test_indices_that_are_known_only_at_run_time():
     """All of JAX's ways to treat an index beyond the array."""
-    x = jnp.asarray(RNG.normal(size=(9, 4, 3)))
+    x = jnp.asarray(rng().normal(size=(9, 4, 3)))
     k = jnp.asarray([0, 1, 2, 3, 4, 7, -1, -4, -9], jnp.int32)
 
     def function(x, k):
@@ -229,7 +264,7 @@ def test_loops_within_loops_that_exchange_their_variables():
 
 
 def test_branches():
-    x, k = jnp.asarray(RNG.normal(size=7)), jnp.asarray([-3, 0, 1, 2, 3, 1, 0], jnp.int32)
+    x, k = jnp.asarray(rng().normal(size=7)), jnp.asarray([-3, 0, 1, 2, 3, 1, 0], jnp.int32)
 
     def function(x, k):
         sides = [lambda x: (x + 1.0, 1.0), lambda x: (jnp.sin(x), 1.0), lambda x: (x * x, 1.0)]
@@ -241,7 +276,7 @@ def test_branches():
 
 
 def test_scans():
-    x = jnp.asarray(RNG.normal(size=(4, 6)))
+    x = jnp.asarray(rng().normal(size=(4, 6)))
 
     def function(x):
         def step(carry, item):
@@ -254,7 +289,7 @@ def test_scans():
 
 
 def test_numbers_that_all_lanes_share_and_vmaps_within_vmaps():
-    x, y = RNG.normal(size=(3, 4)), RNG.normal(size=(4, 2))
+    x, y = rng().normal(size=(3, 4)), rng().normal(size=(4, 2))
     scale = 3.0
 
     def function(x, y, scale):
@@ -297,7 +332,7 @@ def sorted_numbers(x):
 
 
 def test_what_is_no_kernel_is_compiled_by_xla_and_says_so():
-    x = jnp.asarray(RNG.normal(size=(3, 4)))
+    x = jnp.asarray(rng().normal(size=(3, 4)))
     with pytest.warns(UserWarning, match="compiled by XLA and not as a kernel: sort"):
         found, kernel = jax.vmap(lambda x: as_kernel(sorted_numbers, x, on_cpu=True))(x)
     np.testing.assert_array_equal(found, np.sort(x))

@@ -63,6 +63,24 @@ def _infix(symbol: str):
     return lambda dtype, out, a, b: f"{a} {symbol} {b}"
 
 
+def _ordered(fold: Callable, symbol: str):
+    """An order of all numbers, which of integers is the usual one."""
+
+    def of_integers(dtype):
+        if _floating(dtype):
+            raise NotScalarError("the order of zeros and NaN is no operation of scalars")
+
+    def folded(a, b):
+        of_integers(a.dtype)
+        return fold(a, b)
+
+    def write(dtype, out, a, b):
+        of_integers(dtype)
+        return f"{a} {symbol} {b}"
+
+    return folded, write
+
+
 def _call(name: str):
     """A function of <math.h>, whose name has an f at its end in single precision."""
 
@@ -139,6 +157,49 @@ def _remainder(a, b):
     if _floating(a.dtype):
         return np.fmod(a, b)
     return a if b == 0 else int(a) - int(b) * int(_quotient(a, b))
+
+
+def _width(dtype) -> int:
+    return 8 * np.dtype(dtype).itemsize
+
+
+def _shift(symbol: str, kind: str):
+    """Of the bits of a number of a kind: "int", whose sign fills the places, or "uint". By as many
+    as there are, or more, it gives what XLA says; C does not say. Negative ones are more."""
+
+    def write(dtype, out, a, b):
+        own, among = c_type(dtype), c_type(_bits(dtype, kind))
+        number, places = f"({among}){a}", f"({c_type(_bits(dtype, 'uint'))}){b}"
+        beyond = f"({number} < 0 ? -1 : 0)" if kind == "int" else "0"
+        return f"({own})({places} < {_width(dtype)} ? ({among})({number} {symbol} {b}) : {beyond})"
+
+    def fold(a, b):
+        places = min(int(b.astype(_bits(b.dtype, "uint"))), _width(a.dtype))
+        number = int(a.astype(_bits(a.dtype, kind)))
+        number = number << places if symbol == "<<" else number >> places
+        unsigned = _bits(a.dtype, "uint")
+        return unsigned.type(number % 2 ** _width(a.dtype)).astype(a.dtype)
+
+    return fold, write
+
+
+def _bits(dtype, kind: str) -> np.dtype:
+    """The type of as many bits: "int" has a sign, "uint" none."""
+    return np.dtype(f"{kind}{_width(dtype)}")
+
+
+def _write_count(dtype, out, a):
+    """How many bits are set, by sums of ever wider groups of them: what counts them at once has
+    another name in each compiler."""
+    text = f"((unsigned long long)({c_type(_bits(dtype, 'uint'))}){a})"
+    groups = ((1, "0x5555555555555555"), (2, "0x3333333333333333"), (4, "0x0f0f0f0f0f0f0f0f"))
+    for places, mask in groups:
+        text = f"(({text} & {mask}ULL) + ({text} >> {places} & {mask}ULL))"
+    return f"({c_type(out)})({text} * 0x0101010101010101ULL >> 56)"
+
+
+def _count(a):
+    return a.dtype.type(int(a.astype(_bits(a.dtype, "uint"))).bit_count())
 
 
 def _finite(dtype, out, a):
@@ -278,10 +339,16 @@ OPERATIONS: dict[str, Operation] = {
     "or": Operation(np.bitwise_or, _infix("|"), _simple_or),
     "xor": Operation(np.bitwise_xor, _infix("^")),
     "not": Operation(np.invert, _invert),
+    "shift_left": Operation(*_shift("<<", "uint")),
+    "shift_right_logical": Operation(*_shift(">>", "uint")),
+    "shift_right_arithmetic": Operation(*_shift(">>", "int")),
+    "population_count": Operation(_count, _write_count),
     "eq": Operation(np.equal, _infix("==")),
     "ne": Operation(np.not_equal, _infix("!=")),
     "lt": Operation(np.less, _infix("<")),
     "le": Operation(np.less_equal, _infix("<=")),
+    "lt_to": Operation(*_ordered(np.less, "<")),
+    "le_to": Operation(*_ordered(np.less_equal, "<=")),
     "gt": Operation(np.greater, _infix(">")),
     "ge": Operation(np.greater_equal, _infix(">=")),
     "select_n": Operation(_fold_select, _select, _simple_select),
