@@ -16,7 +16,7 @@ from .actuators import motors
 from .collision_filter import Contacts, Friction, Touch
 from .equalities import equalities
 from .geoms import geom_kind, group_shape, half_space, inertia_ellipsoid, is_solid
-from .joints import NamedJoint, absorbed_armature, tree_joints
+from .joints import NamedJoint, tree_joints
 from .kinematics import Kinematics
 from .report import Losses
 from .unsupported import name_of
@@ -184,7 +184,6 @@ def _body(
         shape = inertia_ellipsoid(group)
         losses.harmless("body", group.name, "has no solid: an ellipsoid of its inertia stands in")
     mass, _, inertia = group.inertial
-    inertia = inertia + absorbed_armature(mujoco, model, group) * np.eye(3)
     principal = np.diag(inertia)
     diagonal = np.array_equal(inertia, np.diag(principal))
     return RigidBody(shape, mass, principal if diagonal else inertia)

@@ -1,4 +1,4 @@
-"""Joints from those of a compiled model, with their limits, springs, dampers and friction."""
+"""Joints from those of a compiled model, with what acts along their coordinates."""
 
 from __future__ import annotations
 
@@ -16,6 +16,8 @@ from .settings import disabled, of
 from .unsupported import name_of
 from .welded_groups import Group, Pose
 
+# What acts along each angle of joints that have several, but for limits and rest angles.
+_ACTING = ("stiffness", "damping", "friction", "armature")
 _DOFS = {"free": 6, "ball": 3, "hinge": 1, "slide": 1}
 
 
@@ -39,14 +41,6 @@ def tree_joints(
         else:
             found.append(make(_Site(mujoco, model, groups, index, losses)))
     return found
-
-
-def absorbed_armature(mujoco: Any, model: Any, group: Group) -> float:
-    """The armature that a body itself can stand for [kg m^2]: what turns about one axis that is
-    fixed in the world has the same motion with as much more inertia."""
-    if group.freedom != "hinge" or group.carrier is not None:
-        return 0.0
-    return float(model.dof_armature[model.jnt_dofadr[group.joints[0]]])
 
 
 class _Site(NamedTuple):
@@ -135,7 +129,7 @@ def _turning(
         reference=_quaternion(site.seat.turn),
         limits=limits,
         rest_angles=site.rests() - starts,
-        **{name: [own[name] for own in acting] for name in ("stiffness", "damping", "friction")},
+        **{name: [own[name] for own in acting] for name in _ACTING},
         **offset,
     )
     return NamedJoint(site.name, joint, () if starts.any() else tuple(joints))
@@ -179,10 +173,8 @@ def _quaternion(turn: Rotation) -> np.ndarray:
 
 def _along(site: _Site, number: int, kind: str) -> dict[str, Any]:
     """What acts along the coordinate of a hinge or slide, as our joints take it."""
-    mujoco, model, joint = site.mujoco, site.model, site.group.joints[number]
-    acting = _acting(mujoco, model, joint, kind)
-    if absorbed_armature(mujoco, model, site.group):
-        acting.pop("armature", None)
+    model, joint = site.model, site.group.joints[number]
+    acting = _acting(site.mujoco, model, joint, kind)
     limits = acting.pop("range", None)
     if limits is not None and kind == "hinge" and limits[1] - limits[0] >= 2 * np.pi:
         acting["range"], limits = limits, None
@@ -190,6 +182,7 @@ def _along(site: _Site, number: int, kind: str) -> dict[str, Any]:
         "stiffness": acting.pop("stiffness", 0.0),
         "damping": acting.pop("damping", 0.0),
         "friction": acting.pop("frictionloss", 0.0),
+        "armature": acting.pop("armature", 0.0),
         "limits": limits,
     }
     _note(model, joint, acting, site.losses)
@@ -225,7 +218,7 @@ def _note_acting(mujoco: Any, model: Any, joints: range, losses: Losses) -> None
 
 
 _WHY = {
-    "armature": ": it would be inertia of a rotation against a body that moves",
+    "armature": ": only hinges and slides have rotors",
     "range": ": hinges know no full turns, ball joints no limits, and of three hinges the second "
     "one no angle at which the others are parallel",
     "margin": ": limits act where they are",

@@ -119,9 +119,8 @@ def load_model(
       ball joint, or such hinges: free. With `ref`, the angles of several hinges are those from the
       initial pose.
     - Of a hinge or slide, `range` makes limits, `stiffness` and `springref` a spring, `damping` a
-      damper and `frictionloss` dry friction. `armature` is known of single hinges to the world
-      alone, whose bodies get as much more inertia about every axis. What acts in other joints is
-      not known, nor a range of the second of three hinges over an angle at which the first and the
+      damper, `frictionloss` dry friction and `armature` a rotor. What acts in other joints is not
+      known, nor a range of the second of three hinges over an angle at which the first and the
       third axis are parallel. solref, solimp and the like count for nothing: limits and constraints
       are rigid.
     - The equality constraints `connect` and `weld` are a `Pin` and a `Weld`.

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..bodies import AbstractTracking, Inertial, State, TrackingError, stretch as stretches
+from ..bodies.joints.coordinates import JointCoordinates
 from ..bodies.state import to_phase
 from ..math import Vec3, cross, dot, rotate, rotate_inverse
 from .system import build, loads_of, partners
@@ -62,14 +63,20 @@ def pair_gaps(world: World, state: State) -> Float[Array, " n_pairs"]:
 
 
 def kinetic_energy(world: World, state: State) -> Float[Array, ""]:
-    """sum of (m v.v + Omega.J Omega)/2, and what is in `State.stretch` [J]."""
+    """sum of (m v.v + Omega.J Omega)/2, of rotors in joints, and what is in `State.stretch` [J]."""
     inertial = Inertial.of(world.bodies, state.position.dtype, world.pins)
     v, omega = Vec3.of(state.velocity), Vec3.of(state.angular_velocity)
     twice = inertial.mass * dot(v, v) + dot(omega, inertial.inertia.matvec(omega))
     if state.stretch is not None:
         stretch = stretches.of_array(state.stretch)
         twice += 2 * stretches.stretch_energy(stretch, inertial.about_pivot())
-    return jnp.sum(twice) / 2
+    geared = JointCoordinates.of(world.joints, state.position.dtype, having="armature")
+    of_rotors = jnp.zeros((), state.position.dtype)
+    if geared is not None:
+        inertial = Inertial.of(world.bodies, state.position.dtype)
+        rate = geared.rate(to_phase(state, inertial), inertial)
+        of_rotors = jnp.sum(geared.armature * rate**2)
+    return (jnp.sum(twice) + of_rotors) / 2
 
 
 def potential_energy(world: World, state: State) -> Float[Array, ""]:

@@ -1,4 +1,4 @@
-"""What acts along the coordinates of joints in a step: dry friction, and dampers.
+"""What acts along the coordinates of joints in a step: dry friction, rotors and dampers.
 
 All velocities and displacements along them are lengths: of hinges the arcs at a radius.
 """
@@ -6,7 +6,6 @@ All velocities and displacements along them are lengths: of hinges the arcs at a
 from __future__ import annotations
 
 import equinox as eqx
-import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..bodies import Inertial, Phase
@@ -33,6 +32,10 @@ class AbstractActing(eqx.Module):
         """From one phase to another, of hinges less than half a turn [m]."""
         return self.coordinates.difference(start, end) * self.arc
 
+    def speed(self, phase: Phase, inertial: Inertial) -> Float[Array, " n_coordinates"]:
+        """The velocities along them [m/s]."""
+        return self.coordinates.rate(phase, inertial) * self.arc
+
 
 class Rubbing(AbstractActing):
     """Dry friction in joints."""
@@ -46,6 +49,18 @@ class Rubbing(AbstractActing):
         return self.coordinates.friction / self.arc
 
 
+class Rotors(AbstractActing):
+    """Rotors that are geared to joints."""
+
+    coordinates: JointCoordinates
+    arc: Float[Array, " n_coordinates"]
+
+    @property
+    def mass(self) -> Float[Array, " n_coordinates"]:
+        """The impulse over the change of the velocity [kg]."""
+        return self.coordinates.armature / self.arc**2
+
+
 class Damping(AbstractActing):
     """Dampers in joints."""
 
@@ -57,17 +72,11 @@ class Damping(AbstractActing):
         """The force over the velocity [N s/m]."""
         return self.coordinates.damping / self.arc**2
 
+    @property
+    def rotors(self) -> Float[Array, " n_coordinates"]:
+        """The masses of rotors on the same coordinates [kg]."""
+        return self.coordinates.armature / self.arc**2
+
     def own(self, reactions: Float[Array, " n_rows"]) -> Float[Array, " n_coordinates"]:
         """Of the reactions of all joint rows those of dampers, the last."""
         return reactions[reactions.size - self.arc.size :]
-
-    def work(
-        self, reactions: Float[Array, " n_rows"], around: tuple[Phase, Phase], inertial: Inertial
-    ) -> Float[Array, ""]:
-        """The work of impulses [N s] that dampers have between two phases, with others [J]."""
-
-        def rate(phase: Phase):
-            v, omega = inertial.velocity(phase), inertial.angular_velocity(phase)
-            return self.directions(phase).rate(v, omega)
-
-        return 0.5 * jnp.sum(self.own(reactions) * (rate(around[0]) + rate(around[1])))

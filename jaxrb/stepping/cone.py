@@ -16,8 +16,9 @@ with b >= 0 there is always a solution; impulses are not unique where many conta
 Dry friction in a joint is a contact whose normal impulse is known and moves nothing, as if a pad
 were pressed on it: its normal row is zero, and the law leaves its normal impulse as it is.
 
-A damper in a joint is a row whose reaction is Q = -d w, with d >= 0 of any size. Among the rows it
-is linear in the velocities after the impulses, so that no damper is too strong for a step.
+A row of a joint may yield: its reaction is Q = -d w, with d >= 0 of any size. Such are dampers, and
+rotors that are geared to joints, of whose inertia d the velocity is less that before. Among the
+rows they are linear in the velocities after the impulses, so that none is too strong for a step.
 
 What resists turning at a contact, as rolling friction does, is one more that is pressed with the
 normal impulse of that contact, which acts on nothing there, either. Its normal row measures the
@@ -65,7 +66,7 @@ class ConeProblem(eqx.Module):
         free: v_free, shape (6, n_bodies).
         error: of the bias and of the drift [m/s]; no residual below is looked for. Shape (1,).
         pressed: normal impulses of the last contacts, those of dry friction in joints [N s].
-        damping: d of the last joint rows, those of dampers [kg].
+        yielding: d of the last joint rows, those of rotors and dampers [kg].
         sources: of those before them, the contacts by which they are pressed.
     """
 
@@ -83,7 +84,7 @@ class ConeProblem(eqx.Module):
     free: Float[Array, "6 n_bodies"]
     error: Float[Array, "1"]
     pressed: Float[Array, " n_pressed"]
-    damping: Float[Array, " n_dampers"]
+    yielding: Float[Array, " n_yielding"]
     sources: tuple[int, ...] = eqx.field(static=True, default=())
 
     @property
@@ -112,18 +113,18 @@ class ConeProblem(eqx.Module):
         n = len(self.contacts.links)
         return np.arange(n) >= n - self.pressed.shape[0]
 
-    def where_damped(self, dampers: Array, others: Array) -> Array:
-        """Numbers of joint rows: those of dampers, and those of others."""
-        n, n_rows = self.damping.shape[0], others.shape[0]
-        return others.at[n_rows - n :].set(dampers[n_rows - n :]) if n else others
+    def where_yielding(self, yielding: Array, others: Array) -> Array:
+        """Numbers of joint rows: those of rows that yield, and those of others."""
+        n, n_rows = self.yielding.shape[0], others.shape[0]
+        return others.at[n_rows - n :].set(yielding[n_rows - n :]) if n else others
 
-    def damped(self, units: Units) -> Float[Array, " n_rows"]:
+    def yields(self, units: Units) -> Float[Array, " n_rows"]:
         """d of all joint rows without units, 0 of those that hold."""
         d = jnp.zeros_like(units.reaction)
-        n = self.damping.shape[0]
+        n = self.yielding.shape[0]
         if not n:
             return d
-        return d.at[-n:].set(self.damping * units.speed / units.reaction[-n:])
+        return d.at[-n:].set(self.yielding * units.speed / units.reaction[-n:])
 
     def press(self, impulse: Float[Array, "3 n_contacts"]) -> Float[Array, "3 n_contacts"]:
         """Impulses with the normal ones that are known or follow others [N s]."""

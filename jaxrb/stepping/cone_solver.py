@@ -112,15 +112,15 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
     smooth = Semismooth.of(point.p, u, friction, branch, eps)
     response = _choose(inner, damped.response, smooth.response)
     response = jnp.where(active[None, None], response, 0.0)
-    stiff = problem.where_damped(problem.damped(units), jnp.ones_like(q) / eps)
+    stiff = problem.where_yielding(problem.yields(units), jnp.ones_like(q) / eps)
     respond = _Response.of(problem, units, response, stiff)
 
     # First solve: the predictor of the interior, or the semismooth step.
     missed = curnier_map(point.p, u, friction, branch)
     constant = smooth.change(missed, jnp.zeros_like(missed), eps)
-    # What a damper asks for is linear, in both solves the same.
-    damper = -(q + stiff * w)
-    pull = problem.where_damped(damper, -w * stiff)
+    # What a row asks for that yields is linear, in both solves the same.
+    yielded = -(q + stiff * w)
+    pull = problem.where_yielding(yielded, -w * stiff)
     du, dp, dq = respond(_choose(inner, predictor, constant), pull)
 
     # Second solve: with the centre and the corrector, or without the proximal term.
@@ -129,7 +129,7 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
     given = damped, products, du, dp, first, least
     corrector, aim = where_any(any_inside, inside.corrector, *given)
     constant = smooth.change(missed, dp, eps)
-    pull = problem.where_damped(damper, -(w - eps * dq) * stiff)
+    pull = problem.where_yielding(yielded, -(w - eps * dq) * stiff)
     du, dp, dq = respond(_choose(inner, corrector, constant), pull)
     dpsi, ds, size = where_any(any_inside, inside.step, aim, du, dp)
     size = jnp.where(inner, size, 1.0)

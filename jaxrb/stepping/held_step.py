@@ -14,6 +14,10 @@ is the midpoint rule, of order 2 and the same in both directions of time, and as
 start is found with those of joints and contacts, dampers may be as strong as they are. By that rule
 alone one that stops its joint within a step would turn its velocity around, again and again: of
 such a damper the impulse at the end is in part by the velocity there (see `_share`).
+
+A rotor that is geared to a joint resists with its inertia: at the start of a step by what its mean
+speed in it is more than that before, at the end by what the speed then is more than the mean one.
+So its momentum is that of the discrete Lagrangian with its energy for a term, by mean speeds.
 """
 
 from __future__ import annotations
@@ -158,11 +162,23 @@ def _arrived(
 ) -> HeldStep:
     """The step after a flight, with the impulses at its end."""
     impulse, inertial = answer(ending, known.end), scene.dynamics.inertial
-    end, work = pushed(displaced.phase, ending.momentum(*impulse), inertial), displaced.work
+    end, work = pushed(displaced.phase, ending.momentum(*impulse), inertial), displaced.dampers.work
     if scene.damping is not None:
-        work = _and(work, scene.damping.work(impulse.joint, (displaced.phase, end), inertial))
+        # Of all that acts at the end at once: between the velocities before and after all of it.
+        dampers = displaced.dampers
+        reaction = dampers.again + scene.damping.own(impulse.joint)
+        speeds = dampers.speed + scene.damping.speed(end, inertial)
+        work = _and(work, 0.5 * jnp.sum(reaction * speeds))
     # Impulses leave bodies where they are, and so the contacts.
     return HeldStep(end, displaced.contacts, known, displaced.error, residual, work)
+
+
+class _Dampers(NamedTuple):
+    """What dampers do in a step but for what is by the velocity at its end."""
+
+    again: Float[Array, " n_dampers"]  # impulses at its end [N s]
+    speed: Float[Array, " n_dampers"]  # before these [m/s]
+    work: Float[Array, ""] | None  # of loads, and of dampers at its start [J]
 
 
 class _Displaced(NamedTuple):
@@ -174,8 +190,9 @@ class _Displaced(NamedTuple):
     moved: Impulse  # displacements along all rows per duration, as velocities [m/s]
     turned: Float[Array, "3 n_contacts"]  # what the law at the end adds to its slip [m/s]
     damping: Float[Array, " n_dampers"]  # by velocities at the end [kg]
+    rotors: Float[Array, " n_rows"]  # their mean speeds, and nothing of other joint rows [m/s]
+    dampers: _Dampers
     error: Float[Array, ""]  # of the flight's equations
-    work: Float[Array, ""] | None
 
 
 def _held(held, impulse: Impulse) -> Impulse:
@@ -189,9 +206,9 @@ def _ending(displaced: _Displaced, held, duration, closed, scene: Scene) -> Cone
     # A gap is closed to its round-off, however low a bounce is that is none.
     closed = jnp.maximum(closed, rows.round_off)
     closed = held & (jax.lax.stop_gradient(rows.gap - closed) <= 0)
-    bias = scene.nothing(rows)._replace(contact=displaced.turned - rows.drift)
-    half = 0.5 * duration
-    return scene.problem(rows, displaced.phase, bias, closed, half, displaced.damping)
+    bias = Impulse(displaced.turned - rows.drift, -displaced.rotors)
+    half, yielding = 0.5 * duration, scene.yielding(displaced.damping)
+    return scene.problem(rows, displaced.phase, bias, closed, half, yielding)
 
 
 def _search(flow, known: Impulses, given: _Given) -> HeldStep:
@@ -263,8 +280,8 @@ def _displaced(
     momentum, inertial = problem.momentum(*impulse), scene.dynamics.inertial
     begun = pushed(phase, momentum, inertial)
     step = flow.step(t, duration, begun, scene.dynamics)
-    share = _share(problem, scene.damping_for(duration))
-    end, work = _damped(impulse, share, (phase, begun), step, scene)
+    share = _share(problem, duration, scene)
+    end, dampers = _damped(impulse, share, (phase, begun), step, scene)
     damping = 0.5 * scene.damping_for(duration) * share
     contacts = scene.find(t + duration, step.phase)
     after = scene.rows_of(contacts, step.phase)
@@ -274,36 +291,41 @@ def _displaced(
     slip = slip / time - 0.5 * (rows.drift + after.drift)
     opened = after.gap - jnp.minimum(rows.gap, 0.0) if scene.sinks else after.gap
     moved = jnp.concatenate([(opened / time)[None], slip[1:]])
-    moved = Impulse(moved, scene.joints_moved(phase, step.phase) / time)
+    moved = Impulse(moved, scene.joints_moved(phase, step.phase, time))
+    rotors = scene.rotors_moved(phase, step.phase, time)
     before = problem.contact_velocity(problem.free) - rows.drift
     # What slips by no more than problems are solved to sticks, and has no direction of slip.
     speeds = jnp.where(held[None], before, 0.0), momentum[:3] / problem.mass[None]
     fastest = jnp.maximum(*(jnp.max(jnp.abs(speed), initial=0.0) for speed in speeds))
     least = jax.lax.stop_gradient(Tolerances.of(fastest.dtype).allowed * fastest)
     turned = scene.seen_from(after, rows, _turned(before, moved.contact, least))
-    return _Displaced(end, contacts, after, moved, turned, damping, step.error, work)
+    return _Displaced(end, contacts, after, moved, turned, damping, rotors, dampers, step.error)
 
 
-def _share(problem: ConeProblem, damping: Float[Array, " n_dampers"]):
+def _share(problem: ConeProblem, duration, scene: Scene) -> Float[Array, " n_dampers"]:
     """The part of what dampers do at the end of a step that is by the velocity there.
 
     With y = damping/(inertia of its joint) in a step the velocity becomes, for a share s,
 
         (1 - (1 - s) y/2) / ((1 + y/2) (1 + s y/2))
 
-    of itself. It keeps its sign, for any inertia that is no less than that of free bodies, if s is
-    0 up to y = 2 of these, and 1 - 2/y beyond: there a step is too long to tell how it dies away.
+    of itself. It keeps its sign, for any inertia that is no less than that of free bodies and of
+    its rotor, if s is 0 up to y = 2 of these, and 1 - 2/y beyond: there a step is too long to tell
+    how it dies away.
     """
-    n = damping.shape[0]
-    y = damping * problem.inverse_masses(problem.joints)[problem.drift.shape[0] - n :]
+    damping = scene.damping_for(duration)
+    inverse = problem.inverse_masses(problem.joints)[problem.drift.shape[0] - damping.shape[0] :]
+    if scene.damping is not None:
+        inverse = inverse / (1 + scene.damping.rotors * inverse)
+    y = damping * inverse
     return jnp.where(y > 2, 1 - 2 / jnp.where(y > 2, y, 2.0), 0.0)
 
 
 def _damped(
     impulse: Impulse, share, start: tuple[Phase, Phase], step: Step, scene: Scene
-) -> tuple[Phase, Float[Array, ""] | None]:
+) -> tuple[Phase, _Dampers]:
     """The end of a flight with the impulses that dampers have there besides those of `share`, and
-    the work of dampers and of all loads.
+    what they do.
 
     Args:
         impulse: at the start.
@@ -314,13 +336,13 @@ def _damped(
     """
     damping, inertial = scene.damping, scene.dynamics.inertial
     if damping is None:
-        return step.phase, step.work
-    again = (1 - share) * damping.own(impulse.joint)
-    pushes = damping.directions(step.phase).push(again, step.phase.position.x.shape[0])
-    end = inertial.pushed(step.phase, *pushes)
-    work = damping.work(impulse.joint, start, inertial)
-    work = work + damping.work(again, (step.phase, end), inertial)
-    return end, _and(step.work, work)
+        return step.phase, _Dampers(share, share, step.work)
+    own = damping.own(impulse.joint)
+    pushes = damping.directions(step.phase).push((1 - share) * own, step.phase.position.x.shape[0])
+    speeds = [damping.speed(phase, inertial) for phase in (*start, step.phase)]
+    work = _and(step.work, 0.5 * jnp.sum(own * (speeds[0] + speeds[1])))
+    dampers = _Dampers((1 - share) * own, speeds[2], work)
+    return inertial.pushed(step.phase, *pushes), dampers
 
 
 def _and(work: Float[Array, ""] | None, more: Float[Array, ""]) -> Float[Array, ""]:
@@ -369,8 +391,8 @@ def _problem(
     follows as the rows at the end have it, seen from half way.
     """
     half = 0.5 * duration
-    nothing, damping = scene.nothing(rows), scene.damping_for(half)
-    plain = scene.problem(rows, phase, nothing, held, half, damping)
+    nothing, yielding = scene.nothing(rows), scene.yielding(scene.damping_for(half))
+    plain = scene.problem(rows, phase, nothing, held, half, yielding)
     inertial = scene.dynamics.inertial
     turning = gyroscopic(inertial, pushed(phase, plain.momentum(*impulse), inertial))
     inertia = plain.inertia + 0.5 * duration * turning
@@ -428,7 +450,8 @@ def _(flow, primals, tangents):
         known = linearized.impulses(x)
         displaced = _displaced(flow, known, t, duration, phase, rows, held, scene)
         half, rates = 0.5 * duration, _displacing(rows, displaced, phase)
-        acting = scene.friction, scene.pressed(half), scene.damping_for(half)
+        yielding = scene.yielding(scene.damping_for(half))
+        acting = scene.friction, scene.pressed(half), yielding
         return linearized.equations(x, displaced.moved, *acting, rates)
 
     given = (t, duration, phase, rows, scene)

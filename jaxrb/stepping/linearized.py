@@ -66,7 +66,7 @@ class Linearized(eqx.Module):
         law = law._replace(response=jnp.where(problem.active[None, None], law.response, 0.0))
         scaled = law.response * (units.impulse / units.speed)[None, None]
         held = units.reaction / (eps * units.speed)
-        stiff = problem.where_damped(problem.damped(units) * units.reaction / units.speed, held)
+        stiff = problem.where_yielding(problem.yields(units) * units.reaction / units.speed, held)
         matrix = problem.matrix(scaled, stiff[None, None])
         factors = lanes_last(problem.elimination.factor)(matrix)
         return Linearized(problem, units, branch, law, Shared.of(problem, p, u), factors, eps)
@@ -83,11 +83,11 @@ class Linearized(eqx.Module):
         return Impulse(p * self.units.impulse[None], q * self.units.reaction)
 
     def equations(
-        self, x: Flat, velocities: Impulse, friction, pressed, damping, rates: Rows
+        self, x: Flat, velocities: Impulse, friction, pressed, yielding, rates: Rows
     ) -> Flat:
         """What is zero at a solution, for velocities of contacts and joint rows [m/s], friction,
-        the normal impulses that are known [N s], what dampers have [kg], and the rows along which
-        velocities change."""
+        the normal impulses that are known [N s], d of rows that yield [kg], and the rows along
+        which velocities change."""
         p, q = self._split(x)
         u, w = velocities.contact / self.units.speed[None], velocities.joint / self.units.speed
         missed = curnier_map(p, u, friction, self.branch)
@@ -99,8 +99,8 @@ class Linearized(eqx.Module):
             known = pressed / self.units.impulse[-pressed.size :]
             missed = missed.at[0, -pressed.size :].set(p[0, -pressed.size :] - known)
         missed = jnp.where(self.problem.active[None], missed, p)
-        d = dataclasses.replace(self.problem, damping=damping).damped(self.units)
-        return self._join(missed, self.problem.where_damped(q + d * w, w))
+        d = dataclasses.replace(self.problem, yielding=yielding).yields(self.units)
+        return self._join(missed, self.problem.where_yielding(q + d * w, w))
 
     def follow(self, matvec: Callable[[Flat], Flat], change: Flat) -> Flat:
         """The change of the unknowns by a change of the equations.
@@ -153,13 +153,13 @@ class Linearized(eqx.Module):
     def _inverse(self, x: Flat, transposed: bool) -> Flat:
         """Nearly the inverse of the derivative of the equations, or its transpose.
 
-        With dp = N r - D G dv at contacts and dq = (r - H dv)/eps at joints, of dampers r - d H dv,
+        With dp = N r - D G dv at contacts and dq = (r - H dv)/eps at joints, or r - d H dv,
         the velocities follow from (M + G^T D G + H^T H/eps) dv = G^T N r + H^T r/eps.
         """
         problem, units, law = self.problem, self.units, self.law
         one = jnp.ones_like(units.reaction)
-        share = problem.where_damped(one, one / self.eps)
-        stiff = problem.where_damped(problem.damped(units), one / self.eps)
+        share = problem.where_yielding(one, one / self.eps)
+        stiff = problem.where_yielding(problem.yields(units), one / self.eps)
         active = problem.active[None]
         p, q = self._split(x)
         solve = lanes_last(partial(problem.elimination.solve, transposed=transposed))

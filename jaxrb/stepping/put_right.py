@@ -77,7 +77,7 @@ def _without_rates(phase: Phase, scene: Scene) -> tuple[Phase, Float[Array, ""]]
     def equations(x):
         impulse = linearized.impulses(x)
         left = problem.joint_velocity(problem.velocity(*impulse))
-        given = problem.friction, problem.pressed, problem.damping, problem.contact_rates
+        given = problem.friction, problem.pressed, problem.yielding, problem.contact_rates
         return linearized.equations(x, Impulse(nothing.contact, left), *given)
 
     start = linearized.flat(nothing)
@@ -92,12 +92,12 @@ def _without_rates(phase: Phase, scene: Scene) -> tuple[Phase, Float[Array, ""]]
 
 
 def _alone(scene: Scene) -> Scene:
-    """The bodies and their joints without contacts, loads and dry friction."""
+    """The bodies and their joints without contacts, loads, dry friction and rotors."""
     still = zeros_like(scene.dynamics.gravity)
     dynamics = dataclasses.replace(
         scene.dynamics, gravity=still, loads=(), args=None, static_args=None
     )
     joints = scene.joints
     if joints is not None:
-        joints = dataclasses.replace(joints, rubbing=None)
+        joints = dataclasses.replace(joints, rubbing=None, geared=None)
     return Scene(dynamics, None, scene.friction[:0], joints)

@@ -1,8 +1,8 @@
 """What impulses leave unsolved of a cone problem, without units.
 
 The residual is the largest component of the natural map of any contact, and of the velocity of any
-joint row, in the unit of velocities (see `ConeProblem.units`). Of a damper it is what the velocity
-would change by if the reaction were what the velocity asks for.
+joint row, in the unit of velocities (see `ConeProblem.units`). Of one that yields it is what the
+velocity would change by if the reaction were what the velocity asks for.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def residual_of(problem: ConeProblem, units: Units, p, q, u, w):
 
 def _largest(problem: ConeProblem, units: Units, missed, q, w):
     """Of what contacts that take part have missed, and of what joint rows have."""
-    d = problem.damped(units)
-    w = problem.where_damped((q + d * w) / (1 + d), w)
+    d = problem.yields(units)
+    w = problem.where_yielding((q + d * w) / (1 + d), w)
     missed = jnp.max(jnp.where(problem.active[None], missed, 0.0), axis=(0, 1), initial=0.0)
     return jnp.maximum(missed, jnp.max(jnp.abs(w), axis=0, initial=0.0))
 

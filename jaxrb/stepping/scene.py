@@ -16,7 +16,7 @@ from ..bodies.forces import JointDampers
 from ..bodies.joints.rows import JointRows
 from ..contact import AbstractContacts
 from ..math import Vec3, norm
-from .along_joints import Damping, Rubbing
+from .along_joints import Damping, Rotors, Rubbing
 from .cone import ConeProblem, inverse3
 from .contact_rows import ContactRows, Turning, inertia_arrays, stacked, velocities
 from .rows import Links, Rows
@@ -76,6 +76,14 @@ class Scene(eqx.Module):
             return None
         coordinates = self.joints.rubbing
         return Rubbing(coordinates, JointRows.arcs(coordinates, self.dynamics.inertial))
+
+    @property
+    def rotors(self) -> Rotors | None:
+        """Those geared to joints; None without any."""
+        if self.joints is None or self.joints.geared is None:
+            return None
+        coordinates = self.joints.geared
+        return Rotors(coordinates, JointRows.arcs(coordinates, self.dynamics.inertial))
 
     def with_dampers_in_rows(self) -> Scene:
         """With dampers in joints among what holds them, in place of loads: a load that depends on
@@ -168,25 +176,58 @@ class Scene(eqx.Module):
 
     def nothing(self, rows: ContactRows) -> Impulse:
         """No impulse."""
-        n_rows = 0 if self.joints is None else self.joints.n_rows
-        n_rows += 0 if self.damping is None else self.damping.arc.size
-        return Impulse(jnp.zeros_like(rows.drift), jnp.zeros(n_rows, rows.drift.dtype))
+        return Impulse(jnp.zeros_like(rows.drift), self.along_joint_rows())
 
-    def joints_moved(self, start: Phase, end: Phase) -> Float[Array, " n_rows"]:
-        """What joints are violated by at the end of a flight, and how far dampers have moved in it
-        [m]."""
+    def along_joint_rows(
+        self, held: Any = 0.0, of_rotors: Any = 0.0, of_dampers: Any = 0.0
+    ) -> Float[Array, " n_rows"]:
+        """Numbers of the rows of joints in their order: of those that hold, of rotors and of
+        dampers; a single number is of all of a kind."""
+        dtype = self.dynamics.inertial.mass.dtype
+        counts = (
+            (held, 0 if self.joints is None else self.joints.n_rows),
+            (of_rotors, 0 if self.rotors is None else self.rotors.arc.size),
+            (of_dampers, 0 if self.damping is None else self.damping.arc.size),
+        )
+        parts = [jnp.broadcast_to(jnp.asarray(x, dtype), (n,)) for x, n in counts if n]
+        return jnp.concatenate(parts) if parts else jnp.zeros(0, dtype)
+
+    def joints_moved(self, start: Phase, end: Phase, time) -> Float[Array, " n_rows"]:
+        """What the equations of joints at the start of a flight are of, as velocities [m/s]: the
+        violation at its end, the mean speed of rotors less that at the start, and that of dampers.
+
+        Args:
+            start: of the flight, before the impulses there.
+            end: of the flight.
+            time: its duration [s].
+        """
         if self.joints is None:
-            return jnp.zeros(0, start.position.x.dtype)
-        violation = self.joints.violation(end)
-        if self.damping is None:
-            return violation
-        return jnp.concatenate([violation, self.damping.travel(start, end)])
+            return self.along_joint_rows()
+        of_rotors = of_dampers = 0.0
+        if self.rotors is not None:
+            speed = self.rotors.speed(start, self.dynamics.inertial)
+            of_rotors = self.rotors.travel(start, end) / time - speed
+        if self.damping is not None:
+            of_dampers = self.damping.travel(start, end) / time
+        return self.along_joint_rows(self.joints.violation(end) / time, of_rotors, of_dampers)
+
+    def rotors_moved(self, start: Phase, end: Phase, time) -> Float[Array, " n_rows"]:
+        """The mean speed of rotors in a flight, and nothing of other rows of joints [m/s]."""
+        if self.rotors is None:
+            return self.along_joint_rows()
+        return self.along_joint_rows(of_rotors=self.rotors.travel(start, end) / time)
 
     def damping_for(self, time: Float[Array, ""] | float) -> Float[Array, " n_dampers"]:
         """The impulses of dampers in a time [s] over their velocities [kg]."""
         if self.damping is None:
             return jnp.zeros(0, self.dynamics.inertial.mass.dtype)
         return self.damping.coefficient * time
+
+    def yielding(self, of_dampers: Float[Array, " n_dampers"]) -> Float[Array, " n_yielding"]:
+        """d of the rows of joints that yield: of rotors, and what is given of dampers [kg]."""
+        if self.rotors is None:
+            return of_dampers
+        return jnp.concatenate([self.rotors.mass, of_dampers])
 
     @staticmethod
     def acts(t, duration) -> Bool[Array, ""]:
@@ -202,7 +243,7 @@ class Scene(eqx.Module):
         bias: Impulse,
         active: Bool[Array, " n_contacts"],
         time: Float[Array, ""] | float = 0.0,
-        damping: Float[Array, " n_dampers"] | None = None,
+        yielding: Float[Array, " n_yielding"] | None = None,
     ) -> ConeProblem:
         """The cone problem of a phase, whose velocities are those without impulses.
 
@@ -212,9 +253,16 @@ class Scene(eqx.Module):
             bias: what is added to the velocities along the rows [m/s].
             active: the contacts that take part.
             time: for which dry friction in joints acts [s].
-            damping: of the dampers in joints [kg]; None: they do not act.
+            yielding: d of the rows of joints that yield [kg], and of their equations the velocities
+                are with the bias; None: those of an impact, in which dampers do not act, and rotors
+                by the change of their speeds.
         """
         inertial, pressed = self.dynamics.inertial, self.pressed(time)
+        drift = bias.joint
+        if yielding is None:
+            yielding = self.yielding(self.damping_for(0.0))
+            if self.rotors is not None:
+                drift = drift - self.along_joint_rows(of_rotors=self.rotors.speed(phase, inertial))
         if pressed.size:
             active = active.at[-pressed.size :].set(active[-pressed.size :] & (pressed > 0))
         inertia, joints = inertia_arrays(inertial), self.joint_rows(phase)
@@ -229,11 +277,11 @@ class Scene(eqx.Module):
             active,
             joints,
             joints,
-            bias.joint,
+            drift,
             velocities(phase, inertial),
             jnp.zeros(1, rows.gap.dtype),
             pressed,
-            self.damping_for(0.0) if damping is None else damping,
+            yielding,
             () if self.turning is None else self.turning.sources,
         )
 
@@ -254,6 +302,8 @@ class Scene(eqx.Module):
             none = jnp.zeros((1, 3, 0), phase.position.x.dtype)
             return Rows(none, (none, none), Links((), n_bodies))
         directions = self.joints.jacobian(phase)
+        if self.rotors is not None:
+            directions = directions.followed_by(self.rotors.directions(phase))
         if self.damping is not None:
             directions = directions.followed_by(self.damping.directions(phase))
         first, second = directions.sides

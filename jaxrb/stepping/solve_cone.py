@@ -49,7 +49,7 @@ def _(primals, tangents):
 
     def equations(x, problem: ConeProblem):
         velocities = _velocities(problem, linearized.impulses(x))
-        given = problem.friction, problem.pressed, problem.damping, problem.contact_rates
+        given = problem.friction, problem.pressed, problem.yielding, problem.contact_rates
         return linearized.equations(x, velocities, *given)
 
     def matvec(dx):

@@ -131,7 +131,7 @@ def bits(a, b):
 
 @pytest.mark.parametrize("dtype", INTEGERS, ids=lambda dtype: dtype.__name__)
 def test_bits(dtype):
-    """By as many places as there are, by more and by fewer than none too; known numbers likewise."""
+    """By as many places as there are, by more, and by fewer than none; known numbers likewise."""
     limits = jnp.iinfo(dtype)
     numbers = [limits.min, limits.max, 0, 1, 77, limits.max // 3]
     places = [0, 1, 5, limits.bits - 1, limits.bits, limits.bits + 3, limits.max, limits.min]

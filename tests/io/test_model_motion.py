@@ -29,10 +29,11 @@ def test_a_driven_cart_with_two_poles(tmp_path):
     path = write(
         tmp_path,
         '<body pos="0 0 1"><joint name="rail" type="slide" axis="1 0 0" damping=".5" '
-        'stiffness="3"/><geom type="box" size=".2 .1 .1" mass="1"/>'
+        'stiffness="3" armature=".4"/><geom type="box" size=".2 .1 .1" mass="1"/>'
         '<body><joint name="pivot" axis="0 1 0" '
-        f'stiffness=".4" springref="30" damping=".01"/>{ROD.format(0.4)}<body pos="0 0 -.6">'
-        f'<joint name="knee" axis="0 1 .3"/>{ROD.format(0.3)}</body></body></body>',
+        f'stiffness=".4" springref="30" damping=".01" armature=".02"/>{ROD.format(0.4)}'
+        '<body pos="0 0 -.6">'
+        f'<joint name="knee" axis="0 1 .3" armature=".05"/>{ROD.format(0.3)}</body></body></body>',
         '<actuator><motor joint="rail" gear="2"/><position joint="knee" kp=".5" kv=".01"/>'
         "</actuator>",
     )

@@ -48,6 +48,7 @@ class Acting(NamedTuple):
     stiffness: Float[Array, ""] | None  # of a spring
     damping: Float[Array, ""] | None  # of a damper
     friction: Float[Array, ""] | None  # the largest dry friction
+    armature: Float[Array, ""] | None  # inertia of a rotor that turns with it
     rest: Float[Array, ""]  # of the spring
 
 
@@ -86,6 +87,7 @@ class AbstractAxisJoint(AbstractMovingJoint):
         stiffness: of a spring along the coordinate, or None.
         damping: of a damper along it, or None.
         friction: the largest dry friction along it, or None.
+        armature: inertia of a rotor that turns with it, or None.
     """
 
     axis: eqx.AbstractVar[Float[Array, "3"]]
@@ -93,6 +95,7 @@ class AbstractAxisJoint(AbstractMovingJoint):
     stiffness: eqx.AbstractVar[Float[Array, ""] | None]
     damping: eqx.AbstractVar[Float[Array, ""] | None]
     friction: eqx.AbstractVar[Float[Array, ""] | None]
+    armature: eqx.AbstractVar[Float[Array, ""] | None]
 
     @property
     @abc.abstractmethod
@@ -105,7 +108,8 @@ class AbstractAxisJoint(AbstractMovingJoint):
 
     @property
     def acting(self) -> tuple[Acting, ...]:
-        return (Acting(self.limits, self.stiffness, self.damping, self.friction, self.rest),)
+        parts = (self.limits, self.stiffness, self.damping, self.friction, self.armature)
+        return (Acting(*parts, self.rest),)
 
     @property
     def other_axis(self) -> Float[Array, "3"]:

@@ -98,7 +98,7 @@ class JointCoordinates(eqx.Module):
         parts: one for each kind of joint; in each the coordinates in their order.
         order: of each coordinate its place among those that were asked for.
         lower, upper: limits, infinite where there are none.
-        stiffness, damping, rest, friction: of the joints, 0 where there is none.
+        stiffness, damping, rest, friction, armature: of the joints, 0 where there is none.
     """
 
     parts: tuple[AbstractCoordinate, ...]
@@ -109,6 +109,7 @@ class JointCoordinates(eqx.Module):
     damping: Float[Array, " n_coordinates"]
     rest: Float[Array, " n_coordinates"]
     friction: Float[Array, " n_coordinates"]
+    armature: Float[Array, " n_coordinates"]
 
     @staticmethod
     def of(
@@ -124,7 +125,7 @@ class JointCoordinates(eqx.Module):
             dtype: of the numbers.
             place: of each body in the phase, by its number in the world; None: the same.
             having: the name of an attribute, to take only coordinates for which it is not None:
-                "limits", "stiffness", "damping" or "friction".
+                "limits", "stiffness", "damping", "friction" or "armature".
         """
         motions = [
             Motion(number, joint, axis)
@@ -168,6 +169,7 @@ class JointCoordinates(eqx.Module):
             numbers("damping"),
             numbers("rest"),
             numbers("friction"),
+            numbers("armature"),
         )
 
     @property

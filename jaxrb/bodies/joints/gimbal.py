@@ -53,6 +53,7 @@ class Gimbal(AbstractTurningJoint):
         damping: c of a damper [N m s/rad], at least 0, likewise.
         rest_angles: of the springs [rad], shape (3,).
         friction: the largest torque of dry friction [N m], at least 0, likewise.
+        armature: inertia of a rotor geared to each angle [kg m^2], as of a `Hinge`, likewise.
 
     A torque along an angle does work with the rate of that angle alone.
 
@@ -71,6 +72,7 @@ class Gimbal(AbstractTurningJoint):
     damping: tuple[Float[Array, ""] | None, ...]
     rest_angles: Float[Array, "3"]
     friction: tuple[Float[Array, ""] | None, ...]
+    armature: tuple[Float[Array, ""] | None, ...]
 
     def __init__(
         self,
@@ -86,14 +88,16 @@ class Gimbal(AbstractTurningJoint):
         damping: Any = 0.0,
         rest_angles=None,
         friction: Any = 0.0,
+        armature: Any = 0.0,
     ):
         self.body, self.anchor, self.other, self.other_anchor = ends(
             "Gimbal", body, anchor, other, other_anchor
         )
-        own = turns("Gimbal", 3, axes, reference, limits, stiffness, damping, rest_angles, friction)
+        numbers = (stiffness, damping, friction, armature)
+        own = turns("Gimbal", 3, axes, reference, limits, rest_angles, *numbers)
         self.axes, self.reference, self.limits = own.axes, own.reference, own.limits
         self.stiffness, self.damping, self.friction = own.stiffness, own.damping, own.friction
-        self.rest_angles = own.rest_angles
+        self.rest_angles, self.armature = own.rest_angles, own.armature
         across = "three axes, the second one perpendicular to both others"
         require(self.axes, "Gimbal.axes", _perpendicular, across)
         self._check_second()

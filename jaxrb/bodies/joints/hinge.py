@@ -51,6 +51,10 @@ class Hinge(AbstractAxisJoint):
         damping: c of a damper [N m s/rad], at least 0, shape (): the torque -c times the rate.
         rest_angle: of the spring [rad], shape ().
         friction: the largest torque of dry friction [N m], at least 0, shape ().
+        armature: inertia of a rotor geared to the joint [kg m^2], at least 0, shape (): its own
+            moment of inertia times the square of the gear ratio. It resists all that changes the
+            rate of the angle, impacts too. Nothing is known of its axis: it has no gyroscopic
+            moment.
 
     Args:
         other_axis: the axis in the frame of the other body, or of the world, shape (3,), in place
@@ -71,6 +75,7 @@ class Hinge(AbstractAxisJoint):
     damping: Float[Array, ""] | None
     rest_angle: Float[Array, ""]
     friction: Float[Array, ""] | None
+    armature: Float[Array, ""] | None
 
     def __init__(
         self,
@@ -87,6 +92,7 @@ class Hinge(AbstractAxisJoint):
         damping=0.0,
         rest_angle=0.0,
         friction=0.0,
+        armature=0.0,
     ):
         self.body, self.anchor, self.other, self.other_anchor = ends(
             "Hinge", body, anchor, other, other_anchor
@@ -101,6 +107,7 @@ class Hinge(AbstractAxisJoint):
         self.damping = part(damping, "Hinge.damping")
         self.rest_angle = finite_scalar(rest_angle, "Hinge.rest_angle")
         self.friction = part(friction, "Hinge.friction")
+        self.armature = part(armature, "Hinge.armature")
 
     @staticmethod
     def at(state: Poses, body: int, axis, point, other: int | None = None, **options: Any) -> Hinge:

@@ -34,6 +34,7 @@ class JointRows(eqx.Module):
         limited: of those with limits.
         rubbing: of those with dry friction.
         damped: of those with dampers.
+        geared: of those with rotors.
     """
 
     constraints: tuple[AbstractConstraint, ...]
@@ -41,6 +42,7 @@ class JointRows(eqx.Module):
     limited: JointCoordinates | None
     rubbing: JointCoordinates | None
     damped: JointCoordinates | None
+    geared: JointCoordinates | None
 
     @staticmethod
     def of(
@@ -67,6 +69,7 @@ class JointRows(eqx.Module):
             JointCoordinates.of(joints, dtype, place, having="limits"),
             JointCoordinates.of(joints, dtype, place, having="friction"),
             JointCoordinates.of(joints, dtype, place, having="damping"),
+            JointCoordinates.of(joints, dtype, place, having="armature"),
         )
 
     @staticmethod

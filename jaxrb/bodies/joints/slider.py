@@ -46,6 +46,10 @@ class Slider(AbstractAxisJoint):
         damping: c of a damper [N s/m], at least 0, shape (): the force -c times the rate.
         rest_displacement: of the spring [m], shape ().
         friction: the largest force of dry friction [N], at least 0, shape ().
+        armature: inertia of a rotor geared to the joint [kg], at least 0, shape (): its own
+            moment of inertia times the square of the gear ratio [rad/m]. It resists all that
+            changes the rate of the displacement, impacts too. Nothing is known of its axis: it has
+            no gyroscopic moment.
 
     Args:
         other_axis: the axis in the frame of the other body, or of the world, shape (3,), in place
@@ -66,6 +70,7 @@ class Slider(AbstractAxisJoint):
     damping: Float[Array, ""] | None
     rest_displacement: Float[Array, ""]
     friction: Float[Array, ""] | None
+    armature: Float[Array, ""] | None
 
     def __init__(
         self,
@@ -82,6 +87,7 @@ class Slider(AbstractAxisJoint):
         damping=0.0,
         rest_displacement=0.0,
         friction=0.0,
+        armature=0.0,
     ):
         self.body, self.anchor, self.other, self.other_anchor = ends(
             "Slider", body, anchor, other, other_anchor
@@ -93,6 +99,7 @@ class Slider(AbstractAxisJoint):
         self.damping = part(damping, "Slider.damping")
         self.rest_displacement = finite_scalar(rest_displacement, "Slider.rest_displacement")
         self.friction = part(friction, "Slider.friction")
+        self.armature = part(armature, "Slider.armature")
 
     @staticmethod
     def at(

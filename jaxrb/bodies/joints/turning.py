@@ -22,7 +22,7 @@ class AbstractTurningJoint(AbstractMovingJoint):
         axes: the body is turned from its reference orientation about the last of them first, and
             about the first one last; body frame, of any length but zero, shape (n, 3).
         limits: of each angle the least and greatest one, shape (2,), or None.
-        stiffness, damping, friction: of each angle, or None.
+        stiffness, damping, friction, armature: of each angle, or None.
         rest_angles: of the springs [rad], shape (n,).
     """
 
@@ -32,6 +32,7 @@ class AbstractTurningJoint(AbstractMovingJoint):
     damping: eqx.AbstractVar[tuple[Float[Array, ""] | None, ...]]
     rest_angles: eqx.AbstractVar[Float[Array, " n"]]
     friction: eqx.AbstractVar[tuple[Float[Array, ""] | None, ...]]
+    armature: eqx.AbstractVar[tuple[Float[Array, ""] | None, ...]]
 
     @property
     def motion_axes(self) -> tuple[Float[Array, "3"], ...]:
@@ -39,8 +40,8 @@ class AbstractTurningJoint(AbstractMovingJoint):
 
     @property
     def acting(self) -> tuple[Acting, ...]:
-        parts = (self.limits, self.stiffness, self.damping, self.friction, tuple(self.rest_angles))
-        return tuple(Acting(*own) for own in zip(*parts, strict=True))
+        parts = (self.limits, self.stiffness, self.damping, self.friction, self.armature)
+        return tuple(Acting(*own) for own in zip(*parts, tuple(self.rest_angles), strict=True))
 
 
 class Turns(NamedTuple):
@@ -53,6 +54,7 @@ class Turns(NamedTuple):
     damping: tuple[Array | None, ...]
     rest_angles: Array
     friction: tuple[Array | None, ...]
+    armature: tuple[Array | None, ...]
 
 
 def turns(
@@ -61,10 +63,11 @@ def turns(
     axes: Any,
     reference: Any,
     limits: Any,
+    rest_angles: Any,
     stiffness: Any,
     damping: Any,
-    rest_angles: Any,
     friction: Any,
+    armature: Any,
 ) -> Turns:
     """The attributes of a joint that turns, checked.
 
@@ -83,11 +86,17 @@ def turns(
     rest = real_array(rest, f"{kind}.rest_angles", (n_axes,))
     require(rest, f"{kind}.rest_angles", np.isfinite, "finite")
     turn = reference_turn(kind, rows[0], None, reference)
-    numbers = [
-        _each(value, f"{kind}.{name}", n_axes, part, common=True)
-        for name, value in (("stiffness", stiffness), ("damping", damping), ("friction", friction))
-    ]
-    return Turns(jnp.stack(rows), turn, pairs, numbers[0], numbers[1], rest, numbers[2])
+    each = lambda value, name: _each(value, f"{kind}.{name}", n_axes, part, common=True)  # noqa: E731
+    return Turns(
+        jnp.stack(rows),
+        turn,
+        pairs,
+        each(stiffness, "stiffness"),
+        each(damping, "damping"),
+        rest,
+        each(friction, "friction"),
+        each(armature, "armature"),
+    )
 
 
 def axes_of(place: Place, axes: Any, name: str, n_axes: int) -> Float[Array, "n 3"]:

@@ -49,6 +49,7 @@ class Universal(AbstractTurningJoint):
         damping: c of a damper [N m s/rad], at least 0, likewise.
         rest_angles: of the springs [rad], shape (2,).
         friction: the largest torque of dry friction [N m], at least 0, likewise.
+        armature: inertia of a rotor geared to each angle [kg m^2], as of a `Hinge`, likewise.
 
         offset: from the point on the first axis to that on the second one, where both angles are
             zero, body frame [m], shape (3,).
@@ -70,6 +71,7 @@ class Universal(AbstractTurningJoint):
     damping: tuple[Float[Array, ""] | None, ...]
     rest_angles: Float[Array, "2"]
     friction: tuple[Float[Array, ""] | None, ...]
+    armature: tuple[Float[Array, ""] | None, ...]
     offset: Float[Array, "3"]
 
     def __init__(
@@ -86,17 +88,17 @@ class Universal(AbstractTurningJoint):
         damping: Any = 0.0,
         rest_angles=None,
         friction: Any = 0.0,
+        armature: Any = 0.0,
         offset=ORIGIN,
     ):
         self.body, self.anchor, self.other, self.other_anchor = ends(
             "Universal", body, anchor, other, other_anchor
         )
-        own = turns(
-            "Universal", 2, axes, reference, limits, stiffness, damping, rest_angles, friction
-        )
+        numbers = (stiffness, damping, friction, armature)
+        own = turns("Universal", 2, axes, reference, limits, rest_angles, *numbers)
         self.axes, self.reference, self.limits = own.axes, own.reference, own.limits
         self.stiffness, self.damping, self.friction = own.stiffness, own.damping, own.friction
-        self.rest_angles = own.rest_angles
+        self.rest_angles, self.armature = own.rest_angles, own.armature
         self.offset = finite_vector(offset, "Universal.offset")
         require(self.axes, "Universal.axes", _not_parallel, "two axes that are not parallel")
 
