@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from ..math import Vec3, dot, safe_sqrt
 from ..math.autodiff import keep_rule, sparse_jvp
-from .forces import AbstractLoad, Wrench
+from .forces import AbstractLoad, JointMotors, Wrench
 from .forces.base import Time
 from .inertial import Inertial
 from .phase import Phase
@@ -74,6 +74,11 @@ class Dynamics(eqx.Module):
             if not (working and load.conservative):
                 total = total + load.wrench(t, here, inertial, args)
         return self._in_phase_order(total)
+
+    def torques(self, motor: JointMotors, t: Time, phase: Phase) -> Float[Array, " n_coordinates"]:
+        """What a servo is given at a time [s], before it feeds rates back (`JointMotors.given`)."""
+        here, inertial = self._in_world_order((phase, self.inertial))
+        return motor.given(t, here, inertial, eqx.combine(self.args, self.static_args))
 
     def potential(self, phase: Phase) -> Float[Array, ""]:
         """The potential of all loads that have one [J]."""

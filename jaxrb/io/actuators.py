@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -112,7 +113,8 @@ def control_names(model: Any) -> tuple[str, ...]:
 
 
 def motors(mujoco: Any, model: Any, joints: Sequence[NamedJoint], losses: Losses) -> list[Motor]:
-    """One motor for all joints that are driven, or none; notes what it does not have."""
+    """One motor for all coordinates that servos drive by which rates are fed back, and one for all
+    others; notes what they do not have."""
     places = {
         source: (k, axis)
         for k, named in enumerate(joints)
@@ -130,12 +132,12 @@ def motors(mujoco: Any, model: Any, joints: Sequence[NamedJoint], losses: Losses
             losses.lost("actuator", name, reason)
         if not why and driven is not None:
             known.append(_Drive(actuator, driven))
-    if not known:
-        return []
-    driven = sorted({drive.place for drive in known})
-    function = _actuators(mujoco, model, known, driven, joints)
-    own, axes = zip(*driven, strict=True)
-    return [Motor(own, function, velocity_dependent=function.reads[1], axis=axes)]
+    places = [drive.place for drive in known]
+    alone = [drive for drive in known if places.count(drive.place) == 1]
+    servos = [drive for drive in alone if _feedback(mujoco, model, drive.actuator) > 0]
+    others = [drive for drive in known if drive not in servos]
+    makers = ((_servo, servos), (_motor, others))
+    return [make(mujoco, model, own, joints) for make, own in makers if own]
 
 
 class _Drive(NamedTuple):
@@ -143,6 +145,47 @@ class _Drive(NamedTuple):
 
     actuator: int
     place: tuple[int, int]
+
+
+def _motor(
+    mujoco: Any, model: Any, drives: Sequence[_Drive], joints: Sequence[NamedJoint]
+) -> Motor:
+    driven = sorted({drive.place for drive in drives})
+    function = _actuators(mujoco, model, drives, driven, joints)
+    own, axes = zip(*driven, strict=True)
+    return Motor(own, function, velocity_dependent=function.reads[1], axis=axes)
+
+
+def _servo(
+    mujoco: Any, model: Any, drives: Sequence[_Drive], joints: Sequence[NamedJoint]
+) -> Motor:
+    """With the feedback of rates as damping, so that it may be as strong as it is, and the ranges
+    of all forces as limits. Each actuator has a coordinate of its own."""
+    drives = sorted(drives, key=lambda drive: drive.place)
+    function = _actuators(mujoco, model, drives, [drive.place for drive in drives], joints)
+    gear, forces = np.array(function.gear, float), np.array(function.force_range, float)
+    least, greatest = np.array(function.torque_range, float).T[..., None]
+    limits = np.clip(np.sort(gear[:, None] * forces, axis=1), least, greatest)
+    limits = np.clip(limits, -_ENDLESS, _ENDLESS)
+    endless = np.full(limits.shape, [-_ENDLESS, _ENDLESS])
+    rates = [_feedback(mujoco, model, drive.actuator) for drive in drives]
+    given = eqx.tree_at(
+        lambda function: (function.bias, function.force_range, function.torque_range),
+        dataclasses.replace(function, reads=(function.reads[0], False)),
+        (function.bias.at[:, 2].set(0.0), as_jax(endless), as_jax(endless)),
+    )
+    own, axes = zip(*(drive.place for drive in drives), strict=True)
+    limited = np.any(np.abs(limits) < _ENDLESS)
+    damping, bounds = as_jax(rates * gear**2), as_jax(limits) if limited else None
+    return Motor(own, given, False, axes, damping=damping, limits=bounds)
+
+
+def _feedback(mujoco: Any, model: Any, actuator: int) -> float:
+    """By how much its force is less for its velocity; 0 where its gain depends on that, too."""
+    _, gain, bias, _ = _kinds(mujoco, model, actuator)
+    if bias != "affine" or (gain != "fixed" and model.actuator_gainprm[actuator, 2]):
+        return 0.0
+    return max(0.0, -float(model.actuator_biasprm[actuator, 2]))
 
 
 def _actuators(

@@ -126,9 +126,11 @@ def load_model(
     - The equality constraints `connect` and `weld` are a `Pin` and a `Weld`.
     - Actuators in hinges and slides whose force is an affine function of control, length and
       velocity (`motor`, `position`, `velocity`, `damper` and many of `general`), with their
-      gear, ctrlrange and forcerange, are together a `Motor`. It takes the controls from the `args`
-      of `simulate`: see `Model.controls`. Servos and springs see angles without full turns: see
-      `Hinge`. Files of jaxrb do not hold such worlds but with `save(..., structure=False)`.
+      gear, ctrlrange and forcerange, are together a `Motor`, and those that feed the velocity of
+      a coordinate back that is theirs alone another one, with a damping. These take the controls
+      from the `args` of `simulate`: see `Model.controls`. Servos and springs see angles without
+      full turns: see `Hinge`. Files of jaxrb do not hold such worlds but with
+      `save(..., structure=False)`.
     - Body frames keep MuJoCo's axes, but their origin is the centre of mass: `State.position` is
       the centre of mass, and shapes and the full inertia tensor are about it.
     - Geoms that touch something make the shape: spheres, ellipsoids, boxes, capsules, cylinders

@@ -13,7 +13,7 @@ import numpy as np
 from jax.typing import DTypeLike
 from jaxtyping import Array, Bool, Float, Int
 
-from ..bodies import AbstractLoad, ConstantForce, Dynamics, Inertial, Phase, State
+from ..bodies import AbstractLoad, ConstantForce, Dynamics, Inertial, Motor, Phase, State
 from ..bodies.forces import joint_loads
 from ..bodies.joints.rows import JointRows
 from ..bodies.rigid_body import possible_inertia
@@ -185,7 +185,9 @@ def joint_rows(world: World, inertial: Inertial) -> JointRows | None:
     """The rows of all joints, pins included, for phases of a system; None without joints."""
     if not world.joints:
         return None
-    return JointRows.of(world.joints, inertial, body_order(world).tolist())
+    servos = [load for load in world.forces if isinstance(load, Motor) and load.is_servo]
+    driven = [motor.motions(world.joints) for motor in servos]
+    return JointRows.of(world.joints, inertial, body_order(world).tolist(), driven)
 
 
 def _law(

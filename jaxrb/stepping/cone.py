@@ -16,9 +16,10 @@ with b >= 0 there is always a solution; impulses are not unique where many conta
 Dry friction in a joint is a contact whose normal impulse is known and moves nothing, as if a pad
 were pressed on it: its normal row is zero, and the law leaves its normal impulse as it is.
 
-A row of a joint may yield: its reaction is Q = -d w, with d >= 0 of any size. Such are dampers, and
-rotors that are geared to joints, of whose inertia d the velocity is less that before. Among the
-rows they are linear in the velocities after the impulses, so that none is too strong for a step.
+A row of a joint may yield: its reaction is Q = P - d w, with d >= 0 of any size, within bounds.
+Such are dampers, servos, and rotors that are geared to joints, of whose inertia d the velocity is
+less that before. Among the rows they follow the velocities after the impulses, so that none is too
+strong for a step.
 
 What resists turning at a contact, as rolling friction does, is one more that is pressed with the
 normal impulse of that contact, which acts on nothing there, either. Its normal row measures the
@@ -42,6 +43,7 @@ from jaxtyping import Array, Bool, Float
 from .block_matrix import Elimination
 from .rows import Rows, added, at_place, contracted, entry, moved, over_needed, put_at, take, total
 from .tolerances import Tolerances
+from .yielding import Yielding
 
 # Of the terms of a velocity, in units of it: residuals that are round-off are accepted.
 _ROUND_OFF = 64
@@ -66,7 +68,7 @@ class ConeProblem(eqx.Module):
         free: v_free, shape (6, n_bodies).
         error: of the bias and of the drift [m/s]; no residual below is looked for. Shape (1,).
         pressed: normal impulses of the last contacts, those of dry friction in joints [N s].
-        yielding: d of the last joint rows, those of rotors and dampers [kg].
+        yielding: the law of the last joint rows, those of rotors, dampers and servos.
         sources: of those before them, the contacts by which they are pressed.
     """
 
@@ -84,7 +86,7 @@ class ConeProblem(eqx.Module):
     free: Float[Array, "6 n_bodies"]
     error: Float[Array, "1"]
     pressed: Float[Array, " n_pressed"]
-    yielding: Float[Array, " n_yielding"]
+    yielding: Yielding
     sources: tuple[int, ...] = eqx.field(static=True, default=())
 
     @property
@@ -115,16 +117,19 @@ class ConeProblem(eqx.Module):
 
     def where_yielding(self, yielding: Array, others: Array) -> Array:
         """Numbers of joint rows: those of rows that yield, and those of others."""
-        n, n_rows = self.yielding.shape[0], others.shape[0]
+        n, n_rows = self.yielding.push.shape[0], others.shape[0]
         return others.at[n_rows - n :].set(yielding[n_rows - n :]) if n else others
 
-    def yields(self, units: Units) -> Float[Array, " n_rows"]:
-        """d of all joint rows without units, 0 of those that hold."""
-        d = jnp.zeros_like(units.reaction)
-        n = self.yielding.shape[0]
+    def yielded(self, units: Units, q: Array, w: Array) -> tuple[Array, Array]:
+        """Of all joint rows, without units: the reactions that those which yield have by their
+        velocities, near some, and minus their derivatives; 0 of those that hold."""
+        none, n = jnp.zeros_like(units.reaction), self.yielding.push.shape[0]
         if not n:
-            return d
-        return d.at[-n:].set(self.yielding * units.speed / units.reaction[-n:])
+            return none, none
+        unit = units.reaction[-n:]
+        mass = unit / units.speed
+        reaction, d = self.yielding.sought(q[-n:] * unit, w[-n:] * units.speed, mass)
+        return none.at[-n:].set(reaction / unit), none.at[-n:].set(d / mass)
 
     def press(self, impulse: Float[Array, "3 n_contacts"]) -> Float[Array, "3 n_contacts"]:
         """Impulses with the normal ones that are known or follow others [N s]."""

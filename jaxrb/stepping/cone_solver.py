@@ -112,15 +112,15 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
     smooth = Semismooth.of(point.p, u, friction, branch, eps)
     response = _choose(inner, damped.response, smooth.response)
     response = jnp.where(active[None, None], response, 0.0)
-    stiff = problem.where_yielding(problem.yields(units), jnp.ones_like(q) / eps)
+    asked, yields = problem.yielded(units, q, w)
+    stiff = problem.where_yielding(yields, jnp.ones_like(q) / eps)
     respond = _Response.of(problem, units, response, stiff)
 
     # First solve: the predictor of the interior, or the semismooth step.
     missed = curnier_map(point.p, u, friction, branch)
     constant = smooth.change(missed, jnp.zeros_like(missed), eps)
-    # What a row asks for that yields is linear, in both solves the same.
-    yielded = -(q + stiff * w)
-    pull = problem.where_yielding(yielded, -w * stiff)
+    # What a row asks for that yields is linear within its bounds, in both solves the same.
+    pull = problem.where_yielding(asked - q, -w * stiff)
     du, dp, dq = respond(_choose(inner, predictor, constant), pull)
 
     # Second solve: with the centre and the corrector, or without the proximal term.
@@ -129,7 +129,7 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
     given = damped, products, du, dp, first, least
     corrector, aim = where_any(any_inside, inside.corrector, *given)
     constant = smooth.change(missed, dp, eps)
-    pull = problem.where_yielding(yielded, -(w - eps * dq) * stiff)
+    pull = problem.where_yielding(asked - q, -(w - eps * dq) * stiff)
     du, dp, dq = respond(_choose(inner, corrector, constant), pull)
     dpsi, ds, size = where_any(any_inside, inside.step, aim, du, dp)
     size = jnp.where(inner, size, 1.0)
@@ -236,7 +236,8 @@ def _next(
     grows = (residual > 10 * state.residual) & (state.way != FINE)
     lost = ~finite | grows | many
     lost &= ~inner & ~ended
-    near = inner & ~state.deep & (residual <= tolerances.near)
+    # Without contacts that bear the interior may reach the end at once.
+    near = inner & ~state.deep & ~ended & (residual <= tolerances.near)
     # What the interior does not come near to may yet be polished from its best.
     tried = inner & (count >= _MOST_INSIDE) & ~near
     stalled = tried & (best[2] <= tolerances.coarse)

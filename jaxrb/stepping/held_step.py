@@ -9,11 +9,12 @@ form. What rests does not creep, gaps stay closed to round-off, and joints witho
 RATTLE's own. The scheme is of order 2 while contacts stick, slide or stay open, and where they
 change from one to another the velocity is continuous.
 
-Dampers in joints act with the same impulse at both ends, by what the joints move in the step. That
-is the midpoint rule, of order 2 and the same in both directions of time, and as the impulse at the
-start is found with those of joints and contacts, dampers may be as strong as they are. By that rule
-alone one that stops its joint within a step would turn its velocity around, again and again: of
-such a damper the impulse at the end is in part by the velocity there (see `_share`).
+Dampers in joints act at both ends by what the joints move in the step, and so do servos, with what
+they are given there. That is the midpoint rule, of order 2 and the same in both directions of time,
+and as the impulse at the start is found with those of joints and contacts, dampers may be as strong
+as they are. By that rule alone one that stops its joint within a step would turn its velocity
+around, again and again: of such a damper the impulse at the end is in part by the velocity there
+(see `_share`).
 
 A rotor that is geared to a joint resists with its inertia: at the start of a step by what its mean
 speed in it is more than that before, at the end by what the speed then is more than the mean one.
@@ -176,6 +177,7 @@ def _arrived(
 class _Dampers(NamedTuple):
     """What dampers do in a step but for what is by the velocity at its end."""
 
+    force: Float[Array, " n_dampers"]  # of servos at its end, at no velocity [N]
     again: Float[Array, " n_dampers"]  # impulses at its end [N s]
     speed: Float[Array, " n_dampers"]  # before these [m/s]
     work: Float[Array, ""] | None  # of loads, and of dampers at its start [J]
@@ -189,7 +191,7 @@ class _Displaced(NamedTuple):
     rows: ContactRows
     moved: Impulse  # displacements along all rows per duration, as velocities [m/s]
     turned: Float[Array, "3 n_contacts"]  # what the law at the end adds to its slip [m/s]
-    damping: Float[Array, " n_dampers"]  # by velocities at the end [kg]
+    share: Float[Array, " n_dampers"]  # of what dampers do at the end, by velocities there
     rotors: Float[Array, " n_rows"]  # their mean speeds, and nothing of other joint rows [m/s]
     dampers: _Dampers
     error: Float[Array, ""]  # of the flight's equations
@@ -207,7 +209,8 @@ def _ending(displaced: _Displaced, held, duration, closed, scene: Scene) -> Cone
     closed = jnp.maximum(closed, rows.round_off)
     closed = held & (jax.lax.stop_gradient(rows.gap - closed) <= 0)
     bias = Impulse(displaced.turned - rows.drift, -displaced.rotors)
-    half, yielding = 0.5 * duration, scene.yielding(displaced.damping)
+    half = 0.5 * duration
+    yielding = scene.yielding(half * displaced.share, displaced.dampers.force)
     return scene.problem(rows, displaced.phase, bias, closed, half, yielding)
 
 
@@ -237,7 +240,7 @@ def _search(flow, known: Impulses, given: _Given) -> HeldStep:
     def turn(carry):
         (start, end, changed), _, residual, before, ended, turns = carry
         displaced = _displaced(flow, start, t, duration, phase, rows, held, scene)
-        displacing = _problem(rows, start, displaced, duration, phase, held, scene)
+        displacing = _problem(rows, start, displaced, (t, duration), phase, held, scene)
         # Displacements are no more exact than gaps: short flights have large rates of round-off.
         displacing = dataclasses.replace(displacing, error=error)
         *missed, units = residual_at(displacing, start.contact, start.joint, slip_error)
@@ -281,8 +284,7 @@ def _displaced(
     begun = pushed(phase, momentum, inertial)
     step = flow.step(t, duration, begun, scene.dynamics)
     share = _share(problem, duration, scene)
-    end, dampers = _damped(impulse, share, (phase, begun), step, scene)
-    damping = 0.5 * scene.damping_for(duration) * share
+    end, dampers = _damped(impulse, (t, duration), share, (phase, begun), step, scene)
     contacts = scene.find(t + duration, step.phase)
     after = scene.rows_of(contacts, step.phase)
     # A flight that is not taken may have no duration.
@@ -299,7 +301,7 @@ def _displaced(
     fastest = jnp.maximum(*(jnp.max(jnp.abs(speed), initial=0.0) for speed in speeds))
     least = jax.lax.stop_gradient(Tolerances.of(fastest.dtype).allowed * fastest)
     turned = scene.seen_from(after, rows, _turned(before, moved.contact, least))
-    return _Displaced(end, contacts, after, moved, turned, damping, rotors, dampers, step.error)
+    return _Displaced(end, contacts, after, moved, turned, share, rotors, dampers, step.error)
 
 
 def _share(problem: ConeProblem, duration, scene: Scene) -> Float[Array, " n_dampers"]:
@@ -322,26 +324,40 @@ def _share(problem: ConeProblem, duration, scene: Scene) -> Float[Array, " n_dam
 
 
 def _damped(
-    impulse: Impulse, share, start: tuple[Phase, Phase], step: Step, scene: Scene
+    impulse: Impulse, when, share, start: tuple[Phase, Phase], step: Step, scene: Scene
 ) -> tuple[Phase, _Dampers]:
     """The end of a flight with the impulses that dampers have there besides those of `share`, and
     what they do.
 
     Args:
         impulse: at the start.
+        when: the time of the start, and the duration [s].
         share: see `_share`.
         start: the phases before and after the impulse.
         step: the flight.
         scene: masses and joints.
     """
-    damping, inertial = scene.damping, scene.dynamics.inertial
+    damping, inertial, (t, duration) = scene.damping, scene.dynamics.inertial, when
     if damping is None:
-        return step.phase, _Dampers(share, share, step.work)
-    own = damping.own(impulse.joint)
-    pushes = damping.directions(step.phase).push((1 - share) * own, step.phase.position.x.shape[0])
+        return step.phase, _Dampers(share, share, share, step.work)
+    own, force = damping.own(impulse.joint), scene.servo_force(t + duration, step.phase)
+    again = own
+    if damping.motors:
+        # By the same mean speed, with what servos are given at the end.
+        half, before = 0.5 * duration, scene.servo_force(t, start[0])
+        law, again = scene.of_dampers(half, force), own + half * (force - before)
+        if law.bounds is not None:
+            # At a bound, or next to one, the impulse at the start does not tell the speed.
+            speed = damping.travel(start[0], step.phase) / jnp.where(duration > 0, duration, 1.0)
+            pull = law.resistance * speed
+            near = Tolerances.of(own.dtype).allowed * (jnp.abs(law.push) + jnp.abs(pull))
+            free = (own > law.bounds[0] + near) & (own < law.bounds[1] - near)
+            again = law.within(jnp.where(free, again, law.push - pull))
+    again = (1 - share) * again
+    pushes = damping.directions(step.phase).push(again, step.phase.position.x.shape[0])
     speeds = [damping.speed(phase, inertial) for phase in (*start, step.phase)]
-    work = _and(step.work, 0.5 * jnp.sum(own * (speeds[0] + speeds[1])))
-    dampers = _Dampers((1 - share) * own, speeds[2], work)
+    work = 0.5 * jnp.sum(own * (speeds[0] + speeds[1]))
+    dampers = _Dampers(force, again, speeds[2], _and(step.work, work))
     return inertial.pushed(step.phase, *pushes), dampers
 
 
@@ -379,7 +395,7 @@ def _problem(
     rows: ContactRows,
     impulse: Impulse,
     displaced: _Displaced,
-    duration,
+    when,
     phase: Phase,
     held,
     scene: Scene,
@@ -390,8 +406,9 @@ def _problem(
     the body as if its inertia were J + (h/2) d(Omega x J Omega)/dOmega, and the displacement
     follows as the rows at the end have it, seen from half way.
     """
+    (t, duration), nothing = when, scene.nothing(rows)
     half = 0.5 * duration
-    nothing, yielding = scene.nothing(rows), scene.yielding(scene.damping_for(half))
+    yielding = scene.yielding(half, scene.servo_force(t, phase))
     plain = scene.problem(rows, phase, nothing, held, half, yielding)
     inertial = scene.dynamics.inertial
     turning = gyroscopic(inertial, pushed(phase, plain.momentum(*impulse), inertial))
@@ -442,15 +459,15 @@ def _(flow, primals, tangents):
     impulse = keep_rule(partial(_starting_impulse, flow))(*primals)
 
     displaced = _displaced(flow, impulse, t, duration, phase, rows, held, scene)
-    problem = _problem(rows, impulse, displaced, duration, phase, held, scene)
-    linearized = Linearized.of(problem, impulse, displaced.moved.contact)
+    problem = _problem(rows, impulse, displaced, (t, duration), phase, held, scene)
+    linearized = Linearized.of(problem, impulse, displaced.moved)
     x = linearized.flat(impulse)
 
     def equations(x, t, duration, phase, rows, scene):
         known = linearized.impulses(x)
         displaced = _displaced(flow, known, t, duration, phase, rows, held, scene)
         half, rates = 0.5 * duration, _displacing(rows, displaced, phase)
-        yielding = scene.yielding(scene.damping_for(half))
+        yielding = scene.yielding(half, scene.servo_force(t, phase))
         acting = scene.friction, scene.pressed(half), yielding
         return linearized.equations(x, displaced.moved, *acting, rates)
 

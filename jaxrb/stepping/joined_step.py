@@ -62,7 +62,7 @@ def joined_step(
     scene = dataclasses.replace(around.scene, sinks=True)
     contacts = scene.find(t, phase)
     rows = scene.rows_of(contacts, phase)
-    scale = scene.dynamics.acceleration_scale(t, phase)
+    scale = scene.acceleration_scale(t, phase)
     least = rows.least_speed(scale, phase, scene.dynamics.inertial)
     slow = jax.lax.stop_gradient(jnp.maximum(0.5 * duration * scale, least))
     closed = around.closed(rows.gap, rows) & scene.acts(t, duration)

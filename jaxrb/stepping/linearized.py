@@ -25,6 +25,7 @@ from .rows import Rows, take, total
 from .scene import Impulse
 from .tolerances import Tolerances
 from .turns import Branch, Semismooth, apply, curnier_map
+from .yielding import Yielding
 
 # Turns in a round, and rounds at most. One round is enough where the equations are those of a cone
 # problem; of displacements each turn leaves a part like the square of the angle of the step.
@@ -45,13 +46,16 @@ class Linearized(eqx.Module):
     law: Semismooth
     shared: Shared | None
     factors: Float[Array, "n_blocks 6 6"]
+    yields: Float[Array, " n_rows"]
     eps: float = eqx.field(static=True)
 
     @staticmethod
-    def of(problem: ConeProblem, impulse: Impulse, velocity) -> Linearized:
-        """At impulses [N s] that solve a problem with velocities u [m/s]."""
-        problem, impulse, velocity = jax.lax.stop_gradient((problem, impulse, velocity))
-        units = problem.units()
+    def of(problem: ConeProblem, impulse: Impulse, velocities: Impulse) -> Linearized:
+        """At impulses [N s] that solve a problem with velocities u and w [m/s]."""
+        problem, impulse, velocities = jax.lax.stop_gradient((problem, impulse, velocities))
+        units, velocity = problem.units(), velocities.contact
+        q, w = impulse.joint / units.reaction, velocities.joint / units.speed
+        _, yields = problem.yielded(units, q, w)
         # A turn leaves what it adds, and round-off over the square of it: with less no digit is
         # left where arms are long beside the radii of inertia.
         eps = 1e-6 if jnp.finfo(velocity.dtype).eps < 1e-10 else 5e-3
@@ -66,10 +70,12 @@ class Linearized(eqx.Module):
         law = law._replace(response=jnp.where(problem.active[None, None], law.response, 0.0))
         scaled = law.response * (units.impulse / units.speed)[None, None]
         held = units.reaction / (eps * units.speed)
-        stiff = problem.where_yielding(problem.yields(units) * units.reaction / units.speed, held)
+        stiff = problem.where_yielding(yields * units.reaction / units.speed, held)
         matrix = problem.matrix(scaled, stiff[None, None])
         factors = lanes_last(problem.elimination.factor)(matrix)
-        return Linearized(problem, units, branch, law, Shared.of(problem, p, u), factors, eps)
+        return Linearized(
+            problem, units, branch, law, Shared.of(problem, p, u), factors, yields, eps
+        )
 
     def flat(self, impulse: Impulse) -> Flat:
         """The unknowns of impulses [N s]."""
@@ -83,10 +89,10 @@ class Linearized(eqx.Module):
         return Impulse(p * self.units.impulse[None], q * self.units.reaction)
 
     def equations(
-        self, x: Flat, velocities: Impulse, friction, pressed, yielding, rates: Rows
+        self, x: Flat, velocities: Impulse, friction, pressed, yielding: Yielding, rates: Rows
     ) -> Flat:
         """What is zero at a solution, for velocities of contacts and joint rows [m/s], friction,
-        the normal impulses that are known [N s], d of rows that yield [kg], and the rows along
+        the normal impulses that are known [N s], the law of rows that yield, and the rows along
         which velocities change."""
         p, q = self._split(x)
         u, w = velocities.contact / self.units.speed[None], velocities.joint / self.units.speed
@@ -99,8 +105,8 @@ class Linearized(eqx.Module):
             known = pressed / self.units.impulse[-pressed.size :]
             missed = missed.at[0, -pressed.size :].set(p[0, -pressed.size :] - known)
         missed = jnp.where(self.problem.active[None], missed, p)
-        d = dataclasses.replace(self.problem, yielding=yielding).yields(self.units)
-        return self._join(missed, self.problem.where_yielding(q + d * w, w))
+        asked, _ = dataclasses.replace(self.problem, yielding=yielding).yielded(self.units, q, w)
+        return self._join(missed, self.problem.where_yielding(q - asked, w))
 
     def follow(self, matvec: Callable[[Flat], Flat], change: Flat) -> Flat:
         """The change of the unknowns by a change of the equations.
@@ -159,7 +165,7 @@ class Linearized(eqx.Module):
         problem, units, law = self.problem, self.units, self.law
         one = jnp.ones_like(units.reaction)
         share = problem.where_yielding(one, one / self.eps)
-        stiff = problem.where_yielding(problem.yields(units), one / self.eps)
+        stiff = problem.where_yielding(self.yields, one / self.eps)
         active = problem.active[None]
         p, q = self._split(x)
         solve = lanes_last(partial(problem.elimination.solve, transposed=transposed))

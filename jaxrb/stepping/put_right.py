@@ -72,7 +72,7 @@ def _without_rates(phase: Phase, scene: Scene) -> tuple[Phase, Float[Array, ""]]
     rows = ContactRows.of((), phase)
     nothing = scene.nothing(rows)
     problem = scene.problem(rows, phase, nothing, jnp.zeros(0, bool))
-    linearized = Linearized.of(problem, nothing, nothing.contact)
+    linearized = Linearized.of(problem, nothing, nothing)
 
     def equations(x):
         impulse = linearized.impulses(x)

@@ -37,8 +37,8 @@ def residual_of(problem: ConeProblem, units: Units, p, q, u, w):
 
 def _largest(problem: ConeProblem, units: Units, missed, q, w):
     """Of what contacts that take part have missed, and of what joint rows have."""
-    d = problem.yields(units)
-    w = problem.where_yielding((q + d * w) / (1 + d), w)
+    asked, d = problem.yielded(units, q, w)
+    w = problem.where_yielding((q - asked) / (1 + d), w)
     missed = jnp.max(jnp.where(problem.active[None], missed, 0.0), axis=(0, 1), initial=0.0)
     return jnp.maximum(missed, jnp.max(jnp.abs(w), axis=0, initial=0.0))
 

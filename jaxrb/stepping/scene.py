@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from functools import partial
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -12,14 +13,15 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from ..bodies import Dynamics, Phase
-from ..bodies.forces import JointDampers
+from ..bodies.forces import JointDampers, JointMotors
 from ..bodies.joints.rows import JointRows
 from ..contact import AbstractContacts
 from ..math import Vec3, norm
-from .along_joints import Damping, Rotors, Rubbing
+from .along_joints import Dampers, Damping, Rotors, Rubbing
 from .cone import ConeProblem, inverse3
 from .contact_rows import ContactRows, Turning, inertia_arrays, stacked, velocities
 from .rows import Links, Rows
+from .yielding import Yielding
 
 
 class Impulse(NamedTuple):
@@ -39,7 +41,7 @@ class Scene(eqx.Module):
             dry friction 1.
         joints: the rows of all joints, None without any.
         turning: what resists turning at contacts; None without any.
-        damping: the dampers in joints that are rows, not loads; None without any.
+        damping: the dampers in joints and servos that are rows, not loads; None without any.
         sinks: whether what has penetrated stays where it is, and is not pushed out.
     """
 
@@ -86,16 +88,32 @@ class Scene(eqx.Module):
         return Rotors(coordinates, JointRows.arcs(coordinates, self.dynamics.inertial))
 
     def with_dampers_in_rows(self) -> Scene:
-        """With dampers in joints among what holds them, in place of loads: a load that depends on
-        velocities takes a body as if it were free, and may ask for steps that are short beside the
-        body's inertia over the damping."""
-        if self.joints is None or self.joints.damped is None:
+        """With dampers in joints and servos among what holds them, in place of loads: a load that
+        depends on velocities takes a body as if it were free, and may ask for steps that are short
+        beside the body's inertia over the damping."""
+        if self.joints is None:
             return self
-        coordinates = self.joints.damped
-        damping = Damping(coordinates, JointRows.arcs(coordinates, self.dynamics.inertial))
-        loads = [load for load in self.dynamics.loads if not isinstance(load, JointDampers)]
+        loads, groups = [], []
+        if self.joints.damped is not None:
+            groups.append((self.joints.damped, self.joints.damped.damping, None))
+        driven = iter(self.joints.driven)
+        for load in self.dynamics.loads:
+            if isinstance(load, JointMotors) and load.is_servo:
+                groups.append((next(driven), load.damping, load))
+            elif not isinstance(load, JointDampers):
+                loads.append(load)
+        if not groups:
+            return self
+        arcs = partial(JointRows.arcs, inertial=self.dynamics.inertial)
+        damping = Damping(tuple(Dampers(on, arcs(on), c, motor) for on, c, motor in groups))
         dynamics = dataclasses.replace(self.dynamics, loads=tuple(loads))
         return dataclasses.replace(self, dynamics=dynamics, damping=damping)
+
+    def acceleration_scale(self, t, phase: Phase) -> Float[Array, ""]:
+        """That of all loads, servos among them (see `Dynamics.acceleration_scale`)."""
+        motors = () if self.damping is None else self.damping.motors
+        dynamics = dataclasses.replace(self.dynamics, loads=(*self.dynamics.loads, *motors))
+        return dynamics.acceleration_scale(t, phase)
 
     def find(self, t, phase: Phase) -> AbstractContacts | None:
         """The contacts at a time [s]; None where nothing can touch."""
@@ -187,7 +205,7 @@ class Scene(eqx.Module):
         counts = (
             (held, 0 if self.joints is None else self.joints.n_rows),
             (of_rotors, 0 if self.rotors is None else self.rotors.arc.size),
-            (of_dampers, 0 if self.damping is None else self.damping.arc.size),
+            (of_dampers, 0 if self.damping is None else self.damping.n_rows),
         )
         parts = [jnp.broadcast_to(jnp.asarray(x, dtype), (n,)) for x, n in counts if n]
         return jnp.concatenate(parts) if parts else jnp.zeros(0, dtype)
@@ -218,16 +236,43 @@ class Scene(eqx.Module):
         return self.along_joint_rows(of_rotors=self.rotors.travel(start, end) / time)
 
     def damping_for(self, time: Float[Array, ""] | float) -> Float[Array, " n_dampers"]:
-        """The impulses of dampers in a time [s] over their velocities [kg]."""
+        """The impulses of dampers and servos in a time [s] over their velocities [kg]."""
         if self.damping is None:
             return jnp.zeros(0, self.dynamics.inertial.mass.dtype)
         return self.damping.coefficient * time
 
-    def yielding(self, of_dampers: Float[Array, " n_dampers"]) -> Float[Array, " n_yielding"]:
-        """d of the rows of joints that yield: of rotors, and what is given of dampers [kg]."""
+    def servo_force(self, t, phase: Phase) -> Float[Array, " n_dampers"]:
+        """What servos have at no velocity, without limits, and dampers have not [N]."""
+        if self.damping is None:
+            return self.damping_for(0.0)
+        return self.damping.force(t, phase, self.dynamics)
+
+    def of_dampers(self, time, force: Float[Array, " n_dampers"]) -> Yielding:
+        """The law of dampers and servos that act for a time [s], which may differ among them.
+
+        Args:
+            time: [s].
+            force: `servo_force` at its middle.
+        """
+        limits = None if self.damping is None else self.damping.limits
+        if limits is None:
+            return Yielding(self.damping_for(time), force * time, None)
+        times = jnp.broadcast_to(jnp.asarray(time, force.dtype), force.shape)[None]
+        bounds = jnp.where(times > 0, limits, 0.0) * times  # infinite ones have no multiple by 0
+        return Yielding(self.damping_for(time), force * time, bounds)
+
+    def yielding(self, time, force: Float[Array, " n_dampers"]) -> Yielding:
+        """The law of all rows of joints that yield: of rotors, too, by what their speed changes."""
+        own = self.of_dampers(time, force)
         if self.rotors is None:
-            return of_dampers
-        return jnp.concatenate([self.rotors.mass, of_dampers])
+            return own
+        mass = self.rotors.mass
+        endless = jnp.stack([jnp.full_like(mass, -jnp.inf), jnp.full_like(mass, jnp.inf)])
+        return Yielding(
+            jnp.concatenate([mass, own.resistance]),
+            jnp.concatenate([jnp.zeros_like(mass), own.push]),
+            None if own.bounds is None else jnp.concatenate([endless, own.bounds], axis=1),
+        )
 
     @staticmethod
     def acts(t, duration) -> Bool[Array, ""]:
@@ -243,7 +288,7 @@ class Scene(eqx.Module):
         bias: Impulse,
         active: Bool[Array, " n_contacts"],
         time: Float[Array, ""] | float = 0.0,
-        yielding: Float[Array, " n_yielding"] | None = None,
+        yielding: Yielding | None = None,
     ) -> ConeProblem:
         """The cone problem of a phase, whose velocities are those without impulses.
 
@@ -253,14 +298,14 @@ class Scene(eqx.Module):
             bias: what is added to the velocities along the rows [m/s].
             active: the contacts that take part.
             time: for which dry friction in joints acts [s].
-            yielding: d of the rows of joints that yield [kg], and of their equations the velocities
-                are with the bias; None: those of an impact, in which dampers do not act, and rotors
-                by the change of their speeds.
+            yielding: the law of the rows of joints that yield, by velocities with the bias; None:
+                that of an impact, in which dampers do not act, and rotors by the change of their
+                speeds.
         """
         inertial, pressed = self.dynamics.inertial, self.pressed(time)
         drift = bias.joint
         if yielding is None:
-            yielding = self.yielding(self.damping_for(0.0))
+            yielding = self.yielding(0.0, self.damping_for(0.0))
             if self.rotors is not None:
                 drift = drift - self.along_joint_rows(of_rotors=self.rotors.speed(phase, inertial))
         if pressed.size:

@@ -44,7 +44,7 @@ def _answer(problem: ConeProblem, known: Impulse) -> Impulse:
 def _(primals, tangents):
     problem, _ = primals
     impulse = keep_rule(_answer)(*primals)
-    linearized = Linearized.of(problem, impulse, _velocities(problem, impulse).contact)
+    linearized = Linearized.of(problem, impulse, _velocities(problem, impulse))
     x = linearized.flat(impulse)
 
     def equations(x, problem: ConeProblem):

@@ -284,8 +284,17 @@ def test_controls_must_be_given(tmp_path):
 def test_controls_have_derivatives(tmp_path):
     """The force of a servo is kp times its control, and of a motor gear times it, in range."""
     model = load(write(tmp_path, DRIVEN, ACTUATORS.replace('forcerange="-1 1"', "")))
-    (motor,) = (load for load in model.world.forces if isinstance(load, rb.Motor))
-    torques = jax.jacrev(lambda u: motor.torque(0.0, model.state, u))(jnp.full(6, 0.1))
+    motors = [load for load in model.world.forces if isinstance(load, rb.Motor)]
+
+    def torques(u):
+        """One of the joints is a servo's that feeds the rate back, with a motor of its own."""
+        found = jnp.zeros(3)
+        for motor in motors:
+            found = found.at[np.array(motor.joint)].add(motor.torque(0.0, model.state, u))
+        return found
+
+    assert sorted(index for motor in motors for index in motor.joint) == [0, 1, 2]
+    torques = jax.jacrev(torques)(jnp.full(6, 0.1))
     expected = np.zeros((3, 6))
     expected[0, 0], expected[1, 3], expected[2, [1, 2, 4]] = -2.0, 0.2, (2.0, 1.0, 0.9)
     np.testing.assert_allclose(torques, expected, atol=1e-14)

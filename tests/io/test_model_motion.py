@@ -66,6 +66,50 @@ def test_a_driven_cart_with_two_poles(tmp_path):
     assert abs(slope(t / steps, errors) - 2) < 0.1 and errors[-1] < 1e-4, errors
 
 
+def servo(joint, kp, kv, force):
+    gains = f'gainprm="{kp}" biasprm="0 -{kp} -{kv}" forcerange="-{force} {force}"'
+    return f'<general joint="{joint}" biastype="affine" {gains}/>'
+
+
+@pytest.mark.long
+def test_stiff_servos_within_their_ranges(tmp_path):
+    """An arm with rotors that are heavier than its links, whose servos push as they may until they
+    brake. Their damping would stop a link alone in a thousandth of a second: no step is taken in
+    parts, and the motion is MuJoCo's with steps of 10 us, but for a part of the step in which a
+    servo comes off its limit."""
+    path = write(
+        tmp_path,
+        '<body pos="0 0 1"><joint name="base" axis="0 0 1" armature=".1" damping="1"/>'
+        f'{ROD.format(1.2)}<body pos="0 0 -.6"><joint name="elbow" axis="0 1 0" armature=".1"/>'
+        f'{ROD.format(0.8)}<body pos="0 0 -.6"><joint name="wrist" axis="1 0 0" armature=".05"/>'
+        f"{ROD.format(0.2)}</body></body></body>",
+        f"<actuator>{servo('base', 2000, 200, 20)}{servo('elbow', 2000, 200, 30)}"
+        f"{servo('wrist', 800, 80, 3)}</actuator>",
+    )
+    model = load(path)
+    (motor,) = (load for load in model.world.forces if isinstance(load, rb.Motor))
+    np.testing.assert_array_equal(motor.damping, [200, 200, 80])
+    np.testing.assert_array_equal(motor.limits, [[-20, 20], [-30, 30], [-3, 3]])
+    u = np.array([0.5, -0.6, 0.8])
+
+    @eqx.filter_jit
+    def run(dt, t1):
+        sol = rb.simulate(model.world, model.state, rb.LGVCI(dt), t1, args=u, max_steps=200)
+        return rb.joint_coordinates(model.world, sol.final), sol.stats
+
+    reference = mujoco.MjModel.from_xml_path(str(path))
+    reference.opt.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
+    reference.opt.timestep = 1e-5
+    data = mujoco.MjData(reference)
+    data.ctrl[:] = u
+    mujoco.mj_step(reference, data, 30_000)
+    t = np.asarray(0.3)
+    for n, allowed in ((30, 1e-2), (150, 1e-3)):
+        found, stats = run(t / n, t)
+        assert int(stats.flow_evaluations) == n
+        np.testing.assert_allclose(found, data.qpos, rtol=0, atol=allowed)
+
+
 @pytest.mark.long
 def test_a_parallelogram_swings_as_a_pendulum(tmp_path):
     """Two cranks and a coupler that a connect closes: one rod of length L with the mass of the

@@ -7,6 +7,7 @@ from scipy.spatial.transform import Rotation
 
 from jaxrb.stepping.cone import ConeProblem
 from jaxrb.stepping.rows import WORLD, Links, Rows
+from jaxrb.stepping.yielding import Yielding
 
 
 class Scene:
@@ -94,7 +95,7 @@ class Scene:
             "free": self.free.reshape(n, 6).T,
             "error": np.zeros(1),
             "pressed": np.zeros(0),
-            "damping": np.zeros(0),
+            "yielding": Yielding(np.zeros(0), np.zeros(0), None),
         } | changes
 
         def convert(x):
@@ -102,7 +103,9 @@ class Scene:
 
         return ConeProblem(
             **{
-                name: jax.tree.map(convert, value) if isinstance(value, Rows) else convert(value)
+                name: jax.tree.map(convert, value)
+                if isinstance(value, Rows | Yielding)
+                else convert(value)
                 for name, value in numbers.items()
             }
         )

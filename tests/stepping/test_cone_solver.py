@@ -13,6 +13,7 @@ from jaxrb.stepping.cone_solver import search
 from jaxrb.stepping.rows import WORLD
 from jaxrb.stepping.scene import Impulse
 from jaxrb.stepping.solve_cone import answer, solve_cone
+from jaxrb.stepping.yielding import Yielding
 
 
 def found(scene, dtype=float):
@@ -91,6 +92,54 @@ def test_joints_and_contacts_in_one_problem():
     (outside, inward, power, joints), _ = scene.check(impulse, reaction)
     assert float(solution.residual) <= 1e-10
     assert outside <= 1e-9 and inward <= 1e-10 and power <= 1e-9 and joints <= 1e-10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("on_plane", [True, False])
+def test_rows_that_yield_within_bounds(on_plane):
+    """A row of boxes, on a plane or in the air, the first two pinned to each other. Between the
+    others, and to the world, are rows whose reaction Q is P - d w within bounds, from next to
+    nothing to next to rigid, of which most are at a bound: all of 200 problems are solved."""
+    half, count = (0.1, 0.1, 0.1), 4
+    bodies = [box(half, (0.25 * k, 0, 0.1)) for k in range(count)]
+    corners = [(x, y) for x in (-0.1, 0.1) for y in (-0.1, 0.1)]
+    contacts = [
+        (k, WORLD, np.array([body[2][0] + x, y, 0.0]), UP)
+        for k, body in enumerate(bodies)
+        for x, y in (corners if on_plane else [])
+    ]
+    places = [np.array([0.25 * k + 0.125, 0.05, 0.15]) for k in range(3)]
+    pins = [*((k, k + 1, place) for k, place in enumerate(places)), (0, WORLD, np.full(3, 0.1))]
+    rng, n, n_yielding = np.random.default_rng(7), 200, 9
+    d = 10 ** rng.uniform(-3, 4, (n, n_yielding))
+    push = d * rng.normal(size=d.shape)
+    bounds = np.sort(rng.normal(size=(n, 2, n_yielding)), axis=1)
+    bounds[:, :, ::4] = np.array([-np.inf, np.inf])[:, None]
+    velocity = rng.normal(size=(n, count, 6))
+    scene = Scene(bodies, contacts, 0.3, velocity[0], pins=pins)
+    plain = scene.problem()
+
+    def solve(velocity, d, push, bounds):
+        law = Yielding(d, push, bounds)
+        problem = dataclasses.replace(plain, free=velocity.T, yielding=law)
+        return search(problem, jnp.zeros_like(plain.bias), jnp.zeros_like(plain.drift))
+
+    solution = jax.jit(jax.vmap(solve))(velocity, d, push, bounds)
+    assert np.max(solution.residual) <= 1e-10
+    at_bounds = 0
+    for k in range(n):
+        scene.free = velocity[k]
+        impulse, reaction = np.asarray(solution.impulse[k]).T, np.asarray(solution.reaction[k])
+        force = scene.contact_rows.T @ impulse.reshape(-1) + scene.joint_rows.T @ reaction
+        v = scene.free.reshape(-1) + np.linalg.solve(scene.mass, force)
+        w = scene.joint_rows @ v
+        np.testing.assert_allclose(w[:3], 0.0, atol=1e-9)
+        own = reaction[3:]
+        asked = np.clip(push[k] - d[k] * w[3:], *bounds[k])
+        # To the residual in velocities, and what that is by the resistance.
+        np.testing.assert_allclose(own, asked, rtol=0, atol=1e-8 * (1 + d[k].max()))
+        at_bounds += np.sum((own == bounds[k][0]) | (own == bounds[k][1]))
+    assert at_bounds > 0.3 * d.size
 
 
 @pytest.mark.slow

@@ -6,7 +6,11 @@ from .constant import ConstantForce as ConstantForce
 from .damper import Damper as Damper
 from .drag import Drag as Drag
 from .general import Force as Force
-from .in_joints import JointDampers as JointDampers, joint_loads as joint_loads
+from .in_joints import (
+    JointDampers as JointDampers,
+    JointMotors as JointMotors,
+    joint_loads as joint_loads,
+)
 from .motor import Motor as Motor
 from .pose_tracking import PoseTracking as PoseTracking
 from .quadrotor_tracking import QuadrotorTracking as QuadrotorTracking

@@ -87,23 +87,39 @@ class JointMotors(AbstractAlongJoints):
 
     coordinates: JointCoordinates
     source: Source
+    damping: Float[Array, " n_coordinates"] | None
+    limits: Float[Array, "n_coordinates 2"] | None
     shape: tuple[int, ...] = eqx.field(static=True)  # () of the motor of one joint
     chosen: tuple[int, ...] = eqx.field(static=True)  # of each coordinate the place of its torque
     uses_velocities: bool = eqx.field(static=True)
 
     @property
     def velocity_dependent(self) -> bool:
-        return self.uses_velocities
+        return self.uses_velocities or self.damping is not None
 
     @property
     def conservative(self) -> bool:
         return False
 
-    def efforts(self, t, phase, inertial, args):
+    @property
+    def is_servo(self) -> bool:
+        """As of the `Motor`."""
+        return self.damping is not None and not self.uses_velocities
+
+    def given(
+        self, t: Time, phase: Phase, inertial: Inertial, args: Any
+    ) -> Float[Array, " n_coordinates"]:
+        """The torques without those by the damping and without limits."""
         given = now(
             self.source, t, args, phase, inertial, self.shape, "Motor.torque", self.uses_velocities
         )
         return given[None] if self.shape == () else given[np.array(self.chosen)]
+
+    def efforts(self, t, phase, inertial, args):
+        torques = self.given(t, phase, inertial, args)
+        if self.damping is not None:
+            torques = torques - self.damping * self.coordinates.rate(phase, inertial)
+        return torques if self.limits is None else jnp.clip(torques, *self.limits.T)
 
 
 def joint_loads(joints: Sequence[AbstractJoint], dtype: DTypeLike) -> tuple[AbstractLoad, ...]:

@@ -9,7 +9,7 @@ import equinox as eqx
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..._validate import body_index
+from ..._validate import body_index, real_array, require
 from ...control import AbstractInput
 from ..inertial import Inertial
 from ..joints.base import AbstractJoint, AbstractMovingJoint
@@ -43,11 +43,18 @@ class Motor(AbstractLoad):
             that gives them, such as `PiecewiseLinear`, or a function of the time [s], the `State`
             and the args of `simulate`, written in JAX. The arrays that a function holds can be
             differentiated if it is an `equinox.Module`.
+        damping: c of a servo that feeds the rate back [N m s/rad], at least 0, shape () or (n,):
+            the torque on the joint is `torque - damping * rate`. It may be of any strength, as that
+            of a damper in the joint, but for one whose torque is a function of velocities. None if
+            the Python number 0 is given.
+        limits: the least and the greatest torque on the joint [N m], to which that is clipped,
+            shape (2,) or (n, 2), or None.
         uses_velocities: whether a function depends on velocities.
 
     Args:
         velocity_dependent: whether the function depends on velocities; steps cost less where it
-            does not: it then gets a state whose velocities are not a number.
+            does not: it then gets a state whose velocities are not a number. By default it does,
+            unless there is a damping.
 
     Raises:
         ValueError: naming the argument that is not understood.
@@ -55,6 +62,8 @@ class Motor(AbstractLoad):
 
     joint: int | tuple[int, ...] = eqx.field(static=True)
     torque: Source
+    damping: Float[Array, "..."] | None
+    limits: Float[Array, "... 2"] | None
     uses_velocities: bool = eqx.field(static=True)
     axis: int | tuple[int, ...] | None = eqx.field(static=True)
 
@@ -62,8 +71,11 @@ class Motor(AbstractLoad):
         self,
         joint: int | Sequence[int],
         torque: Any | AbstractInput | Torque,
-        velocity_dependent: bool = True,
+        velocity_dependent: bool | None = None,
         axis: int | Sequence[int] | None = None,
+        *,
+        damping: Any = 0.0,
+        limits: Any = None,
     ):
         if isinstance(joint, int | np.integer):
             self.joint = body_index(joint, "Motor.joint", "a joint")
@@ -79,12 +91,32 @@ class Motor(AbstractLoad):
             if len(set(self._driven)) < len(self.joint):
                 what = "different indices" if axis is None else "each axis of a joint once"
                 raise ValueError(f"Motor.joint must hold {what}; got {list(self.joint)}.")
-        if not isinstance(velocity_dependent, bool):
+        if velocity_dependent not in (None, True, False):
             raise ValueError(
                 f"Motor.velocity_dependent must be True or False; got {velocity_dependent!r}."
             )
         self.torque = source(torque, "Motor.torque", self._shape)
-        self.uses_velocities = velocity_dependent and isinstance(self.torque, Function)
+        self.damping = self._damping(damping)
+        self.limits = self._limits(limits)
+        if velocity_dependent is None:
+            velocity_dependent = self.damping is None
+        self.uses_velocities = bool(velocity_dependent) and isinstance(self.torque, Function)
+
+    def _damping(self, given: Any) -> Array | None:
+        if given is None or (isinstance(given, int | float) and given == 0):
+            return None
+        damping = real_array(given, "Motor.damping", self._shape)
+        holds = lambda c: np.isfinite(c) & (c >= 0)  # noqa: E731
+        require(damping, "Motor.damping", holds, "finite and at least 0")
+        return damping
+
+    def _limits(self, given: Any) -> Array | None:
+        if given is None:
+            return None
+        limits = real_array(given, "Motor.limits", (*self._shape, 2))
+        ordered = lambda pair: pair[..., 0] <= pair[..., 1]  # noqa: E731
+        require(limits, "Motor.limits", ordered, "(least, greatest) with least <= greatest")
+        return limits
 
     @property
     def _shape(self) -> tuple[int, ...]:
@@ -103,7 +135,7 @@ class Motor(AbstractLoad):
 
     @property
     def velocity_dependent(self) -> bool:
-        return self.uses_velocities
+        return self.uses_velocities or self.damping is not None
 
     @property
     def conservative(self) -> bool:
@@ -132,19 +164,42 @@ class Motor(AbstractLoad):
                     f"coordinate {axis}; it has {joint.n_coordinates}."
                 )
 
-    def in_joints(self, joints: Sequence[AbstractJoint], dtype: Any) -> AbstractLoad:
-        motions = []
+    def motions(self, joints: Sequence[AbstractJoint]) -> list[Motion]:
+        """What it drives, of the joints of its world."""
+        found = []
         for index, axis in self._driven:
             joint = joints[index]
             assert isinstance(joint, AbstractMovingJoint)
-            motions.append(Motion(index, joint, axis))
-        coordinates = JointCoordinates.along(motions, dtype)
+            found.append(Motion(index, joint, axis))
+        return found
+
+    @property
+    def is_servo(self) -> bool:
+        """Whether it feeds the rate back by its damping alone."""
+        return self.damping is not None and not self.uses_velocities
+
+    def in_joints(self, joints: Sequence[AbstractJoint], dtype: Any) -> AbstractLoad:
+        coordinates = JointCoordinates.along(self.motions(joints), dtype)
+        chosen = np.array(coordinates.order)
         return JointMotors(
-            coordinates, self.torque, self._shape, coordinates.order, self.uses_velocities
+            coordinates,
+            self.torque,
+            _rows(self.damping, 0, chosen, dtype),
+            _rows(self.limits, 1, chosen, dtype),
+            self._shape,
+            coordinates.order,
+            self.uses_velocities,
         )
 
     def wrench(self, t: Time, phase: Phase, inertial: Inertial, args: Any) -> Wrench:
         raise NotImplementedError("A Motor acts through the joints of its world: see `in_joints`.")
+
+
+def _rows(given: Array | None, more: int, chosen: np.ndarray, dtype: Any) -> Array | None:
+    """Numbers of each joint that is driven, in the order of coordinates; each has more axes."""
+    if given is None:
+        return None
+    return (given[None] if given.ndim == more else given[chosen]).astype(dtype)
 
 
 def _indices(indices: Any, name: str, kind: str) -> tuple[int, ...]:

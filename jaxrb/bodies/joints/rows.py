@@ -15,6 +15,7 @@ from ..inertial import Inertial
 from ..phase import Phase
 from .base import AbstractJoint
 from .constraints import CONSTRAINTS, AbstractConstraint
+from .coordinate import Motion
 from .coordinates import JointCoordinates
 from .ends import Directions, Ends
 from .frames import basis
@@ -35,6 +36,7 @@ class JointRows(eqx.Module):
         rubbing: of those with dry friction.
         damped: of those with dampers.
         geared: of those with rotors.
+        driven: what each servo drives.
     """
 
     constraints: tuple[AbstractConstraint, ...]
@@ -43,10 +45,14 @@ class JointRows(eqx.Module):
     rubbing: JointCoordinates | None
     damped: JointCoordinates | None
     geared: JointCoordinates | None
+    driven: tuple[JointCoordinates, ...] = ()
 
     @staticmethod
     def of(
-        joints: Sequence[AbstractJoint], inertial: Inertial, order: Sequence[int] | None = None
+        joints: Sequence[AbstractJoint],
+        inertial: Inertial,
+        order: Sequence[int] | None = None,
+        driven: Sequence[Sequence[Motion]] = (),
     ) -> JointRows:
         """The rows of joints.
 
@@ -54,6 +60,7 @@ class JointRows(eqx.Module):
             joints: of a world, at least one.
             inertial: of its bodies, in the order of the phase; gives scales and precision.
             order: the bodies as the phase has them, by their numbers in the world; None: the same.
+            driven: by each servo.
         """
         dtype = inertial.mass.dtype
         place = None if order is None else np.argsort(order)
@@ -70,6 +77,7 @@ class JointRows(eqx.Module):
             JointCoordinates.of(joints, dtype, place, having="friction"),
             JointCoordinates.of(joints, dtype, place, having="damping"),
             JointCoordinates.of(joints, dtype, place, having="armature"),
+            tuple(JointCoordinates.along(motions, dtype, place) for motions in driven),
         )
 
     @staticmethod
