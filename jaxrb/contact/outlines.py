@@ -32,6 +32,9 @@ _ROUND_DIRECTIONS = tuple(
 _N_OUTLINE = 2 * N_CORNERS
 # A face that is steeper to the normal than this cosine is not looked at.
 _STEEP = 0.1
+# Of a segment both ends are corners however steep it is, until they are one place to round-off: as
+# a capsule that stands on a face tilts, its end keeps its place in the row.
+_UPRIGHT = 16.0
 
 Outlined: TypeAlias = PolytopeCollider | FrustumCollider
 
@@ -67,7 +70,8 @@ class Outline(NamedTuple):
         corners, normal = seen(corners - origin), seen(face.normal)
         if face.is_face is False:
             sides = jax.tree.map(lambda leaf: leaf[1:] - leaf[:1], corners)
-            slope, steep = _along_segment(sides)
+            eps = jnp.finfo(corners.x.dtype).eps
+            slope, steep = _along_segment(sides, _UPRIGHT * eps**0.5)
         else:
             sides = jax.tree.map(lambda leaf: jnp.roll(leaf, -1) - leaf, corners)
             steep = jnp.abs(normal.z) < _STEEP
@@ -75,7 +79,7 @@ class Outline(NamedTuple):
             slope = (-normal.x / upright, -normal.y / upright)
             if face.is_face is not True:
                 of_face = slope, steep
-                slope, steep = tree_where(face.is_face, of_face, _along_segment(sides))
+                slope, steep = tree_where(face.is_face, of_face, _along_segment(sides, _STEEP))
         return Outline(corners, sides, slope, jax.lax.stop_gradient(steep), face.is_face)
 
     def height(self, x: Array, y: Array) -> Array:
@@ -104,12 +108,12 @@ class Outline(NamedTuple):
         return jnp.where(self.is_face, within, near[:, 0])
 
 
-def _along_segment(sides: Vec3) -> tuple[tuple[Array, Array], Bool[Array, ""]]:
-    """The slope along the first side, and whether it is too steep."""
+def _along_segment(sides: Vec3, least: float) -> tuple[tuple[Array, Array], Bool[Array, ""]]:
+    """The slope along the first side, and whether its cosine to the normal's plane is too small."""
     d = jax.tree.map(lambda leaf: leaf[0], sides)
     across = d.x**2 + d.y**2
     rise = safe_divide(d.z, across)
-    return (rise * d.x, rise * d.y), across < _STEEP**2 * dot(d, d)
+    return (rise * d.x, rise * d.y), across < least**2 * dot(d, d)
 
 
 def facing(solid: Outlined, outward: Vec3, slack: Array) -> tuple[Face, Vec3]:

@@ -96,6 +96,13 @@ CASES = {
         lambda a, b: (a // b, a % b, a & b, a | b, a << 2, a >> 1, jax.lax.div(a, b)),
         *(I32, J32),
     ),
+    "bits": (
+        lambda a, b: (
+            jax.lax.population_count(a),
+            *(jnp.searchsorted(jnp.arange(9, dtype=jnp.int32), a), jax.lax.lt_to_p.bind(a, b)),
+        ),
+        *(I32, J32),
+    ),
     "unsigned": (lambda a: (jax.lax.shift_right_logical(a, jnp.uint32(1)), a * a), UINT),
     "shapes": (
         lambda a, b: (

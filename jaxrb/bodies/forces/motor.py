@@ -91,7 +91,7 @@ class Motor(AbstractLoad):
             if len(set(self._driven)) < len(self.joint):
                 what = "different indices" if axis is None else "each axis of a joint once"
                 raise ValueError(f"Motor.joint must hold {what}; got {list(self.joint)}.")
-        if velocity_dependent not in (None, True, False):
+        if velocity_dependent is not None and not isinstance(velocity_dependent, bool):
             raise ValueError(
                 f"Motor.velocity_dependent must be True or False; got {velocity_dependent!r}."
             )
