@@ -70,7 +70,7 @@ class Outline(NamedTuple):
         corners, normal = seen(corners - origin), seen(face.normal)
         if face.is_face is False:
             sides = jax.tree.map(lambda leaf: leaf[1:] - leaf[:1], corners)
-            eps = jnp.finfo(corners.x.dtype).eps
+            eps = float(jnp.finfo(corners.x.dtype).eps)
             slope, steep = _along_segment(sides, _UPRIGHT * eps**0.5)
         else:
             sides = jax.tree.map(lambda leaf: jnp.roll(leaf, -1) - leaf, corners)
