@@ -531,3 +531,25 @@ def test_bodies_act_on_each_other_at_one_place():
     assert np.linalg.matrix_rank(both, tol=1e-13) == 6
     across = np.concatenate([j[:, 1:].reshape(-1, 6) for j in of_sides], axis=1)
     assert np.linalg.matrix_rank(across, tol=1e-13) == 3
+
+
+def test_what_is_open_changes_as_the_distance_of_the_solids():
+    """The end of a capsule that stands on a face, tilted by some degrees, is the closest point and
+    a corner, and the place of the closest point is open. Which of both it is, round-off may say
+    otherwise in another program: so both gaps have one derivative."""
+    colliders = prepare(rb.Box((0.5, 0.3, 0.2)), rb.Capsule(0.1, 0.4), standing=True)
+    tilts = np.radians([1.0, 4.0, 8.0, 20.0])[:, None]
+    turns = Rotation.from_rotvec(tilts * [0.6, 0.8, 0]).as_quat(scalar_first=True)
+
+    def gaps(shift, quaternion):
+        return patch(*colliders, Vec3.of(shift), Quat.of(quaternion).normalized()).gap
+
+    shift = jnp.array([0.05, 0.02, 0.7])
+    both = jax.jit(jax.vmap(lambda q: (gaps(shift, q), jax.jacfwd(gaps, (0, 1))(shift, q))))
+    gap, slopes = both(jnp.asarray(turns))
+    slope = np.concatenate(slopes, axis=2)
+    for k in range(len(turns)):
+        deepest, is_open = np.argmin(gap[k]), np.asarray(gap[k] > 1.0)
+        assert is_open[4] and not is_open[deepest]
+        expected = np.broadcast_to(slope[k, deepest], slope[k, is_open].shape)
+        np.testing.assert_allclose(slope[k, is_open], expected, atol=1e-13)
