@@ -575,13 +575,16 @@ def test_models_in_mujoco():
     folder = os.path.join(os.path.dirname(mujoco.__file__), "testdata")
     path = os.path.join(folder, "model.xml")
     assert os.path.exists(path), "this MuJoCo comes without its model: find another one here"
-    with pytest.raises(ValueError, match="hipz_0"):
+    with pytest.raises(ValueError, match="wheel_0': its armature is not known"):
         load(path)
     model = load(path, strict=False)
     assert model.names[0] == "head" and {"cylinder", "tumbling"} <= set(model.names)
-    gravcomp, motor = model.world.forces
+    gravcomp, servo, motor = model.world.forces
     assert gravcomp.body == 0  # the head
-    assert [model.joint_names[k] for k in motor.joint] == ["wheel_2"]
+    driven = [[model.joint_names[k] for k in each.joint] for each in (servo, motor)]
+    hips = [f"hipz_{k}+hipy_{k}" for k in (1, 2, 2)]
+    assert driven == [["wheel_2"], hips] and servo.damping.tolist() == [1.0]
+    assert motor.axis == (0, 0, 1)
     assert np.abs(rb.joint_violations(model.world, model.state)[0]).max() < 1e-14
     reference = mujoco.MjModel.from_xml_path(path)
     for name, body in zip(model.names, model.world.bodies, strict=True):
