@@ -13,6 +13,7 @@ from ..bodies import Dynamics, Inertial, Phase
 from ..bodies.forces import JointMotors
 from ..bodies.joints.coordinates import JointCoordinates
 from ..bodies.joints.ends import Directions
+from .yielding import endless
 
 
 class AbstractActing(eqx.Module):
@@ -127,7 +128,7 @@ class Damping(eqx.Module):
         if all(own is None for own in limits):
             return None
         each = [
-            _endless(group.arc) if own is None else own
+            endless(group.arc) if own is None else own
             for own, group in zip(limits, self.groups, strict=True)
         ]
         return jnp.concatenate(each, axis=1)
@@ -159,7 +160,3 @@ class Damping(eqx.Module):
     def own(self, reactions: Float[Array, " n_rows"]) -> Float[Array, " n_dampers"]:
         """Of the reactions of all joint rows theirs, the last."""
         return reactions[reactions.size - self.n_rows :]
-
-
-def _endless(like: Float[Array, " n"]) -> Float[Array, "2 n"]:
-    return jnp.stack([jnp.full_like(like, -jnp.inf), jnp.full_like(like, jnp.inf)])

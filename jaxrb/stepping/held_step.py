@@ -9,16 +9,10 @@ form. What rests does not creep, gaps stay closed to round-off, and joints witho
 RATTLE's own. The scheme is of order 2 while contacts stick, slide or stay open, and where they
 change from one to another the velocity is continuous.
 
-Dampers in joints act at both ends by what the joints move in the step, and so do servos, with what
-they are given there. That is the midpoint rule, of order 2 and the same in both directions of time,
-and as the impulse at the start is found with those of joints and contacts, dampers may be as strong
-as they are. By that rule alone one that stops its joint within a step would turn its velocity
-around, again and again: of such a damper the impulse at the end is in part by the velocity there
-(see `_share`).
-
 A rotor that is geared to a joint resists with its inertia: at the start of a step by what its mean
 speed in it is more than that before, at the end by what the speed then is more than the mean one.
-So its momentum is that of the discrete Lagrangian with its energy for a term, by mean speeds.
+So its momentum is that of the discrete Lagrangian with its energy for a term, by mean speeds. Of
+dampers and servos see `damped`.
 """
 
 from __future__ import annotations
@@ -33,12 +27,13 @@ from jaxtyping import Array, Bool, Float
 
 from ..bodies import Phase
 from ..contact import AbstractContacts
-from ..flows import AbstractFlow, Step
+from ..flows import AbstractFlow
 from ..math import Quat, tree_where
 from ..math.autodiff import keep_rule, sparse_jvp
 from .cone import ConeProblem, inverse3
 from .cone_solver import search
 from .contact_rows import ContactRows, gyroscopic, pushed
+from .damped import Damped, damped
 from .linearized import Linearized
 from .residual import residual_at
 from .rows import Rows
@@ -163,24 +158,10 @@ def _arrived(
 ) -> HeldStep:
     """The step after a flight, with the impulses at its end."""
     impulse, inertial = answer(ending, known.end), scene.dynamics.inertial
-    end, work = pushed(displaced.phase, ending.momentum(*impulse), inertial), displaced.dampers.work
-    if scene.damping is not None:
-        # Of all that acts at the end at once: between the velocities before and after all of it.
-        dampers = displaced.dampers
-        reaction = dampers.again + scene.damping.own(impulse.joint)
-        speeds = dampers.speed + scene.damping.speed(end, inertial)
-        work = _and(work, 0.5 * jnp.sum(reaction * speeds))
+    end = pushed(displaced.phase, ending.momentum(*impulse), inertial)
+    work = displaced.dampers.work_until(end, impulse, scene)
     # Impulses leave bodies where they are, and so the contacts.
     return HeldStep(end, displaced.contacts, known, displaced.error, residual, work)
-
-
-class _Dampers(NamedTuple):
-    """What dampers do in a step but for what is by the velocity at its end."""
-
-    force: Float[Array, " n_dampers"]  # of servos at its end, at no velocity [N]
-    again: Float[Array, " n_dampers"]  # impulses at its end [N s]
-    speed: Float[Array, " n_dampers"]  # before these [m/s]
-    work: Float[Array, ""] | None  # of loads, and of dampers at its start [J]
 
 
 class _Displaced(NamedTuple):
@@ -191,9 +172,8 @@ class _Displaced(NamedTuple):
     rows: ContactRows
     moved: Impulse  # displacements along all rows per duration, as velocities [m/s]
     turned: Float[Array, "3 n_contacts"]  # what the law at the end adds to its slip [m/s]
-    share: Float[Array, " n_dampers"]  # of what dampers do at the end, by velocities there
     rotors: Float[Array, " n_rows"]  # their mean speeds, and nothing of other joint rows [m/s]
-    dampers: _Dampers
+    dampers: Damped
     error: Float[Array, ""]  # of the flight's equations
 
 
@@ -210,7 +190,7 @@ def _ending(displaced: _Displaced, held, duration, closed, scene: Scene) -> Cone
     closed = held & (jax.lax.stop_gradient(rows.gap - closed) <= 0)
     bias = Impulse(displaced.turned - rows.drift, -displaced.rotors)
     half = 0.5 * duration
-    yielding = scene.yielding(half * displaced.share, displaced.dampers.force)
+    yielding = displaced.dampers.law(half, scene)
     return scene.problem(rows, displaced.phase, bias, closed, half, yielding)
 
 
@@ -283,8 +263,7 @@ def _displaced(
     momentum, inertial = problem.momentum(*impulse), scene.dynamics.inertial
     begun = pushed(phase, momentum, inertial)
     step = flow.step(t, duration, begun, scene.dynamics)
-    share = _share(problem, duration, scene)
-    end, dampers = _damped(impulse, (t, duration), share, (phase, begun), step, scene)
+    end, dampers = damped(impulse, problem, (t, duration), (phase, begun), step, scene)
     contacts = scene.find(t + duration, step.phase)
     after = scene.rows_of(contacts, step.phase)
     # A flight that is not taken may have no duration.
@@ -301,68 +280,7 @@ def _displaced(
     fastest = jnp.maximum(*(jnp.max(jnp.abs(speed), initial=0.0) for speed in speeds))
     least = jax.lax.stop_gradient(Tolerances.of(fastest.dtype).allowed * fastest)
     turned = scene.seen_from(after, rows, _turned(before, moved.contact, least))
-    return _Displaced(end, contacts, after, moved, turned, share, rotors, dampers, step.error)
-
-
-def _share(problem: ConeProblem, duration, scene: Scene) -> Float[Array, " n_dampers"]:
-    """The part of what dampers do at the end of a step that is by the velocity there.
-
-    With y = damping/(inertia of its joint) in a step the velocity becomes, for a share s,
-
-        (1 - (1 - s) y/2) / ((1 + y/2) (1 + s y/2))
-
-    of itself. It keeps its sign, for any inertia that is no less than that of free bodies and of
-    its rotor, if s is 0 up to y = 2 of these, and 1 - 2/y beyond: there a step is too long to tell
-    how it dies away.
-    """
-    damping = scene.damping_for(duration)
-    inverse = problem.inverse_masses(problem.joints)[problem.drift.shape[0] - damping.shape[0] :]
-    if scene.damping is not None:
-        inverse = inverse / (1 + scene.damping.rotors * inverse)
-    y = damping * inverse
-    return jnp.where(y > 2, 1 - 2 / jnp.where(y > 2, y, 2.0), 0.0)
-
-
-def _damped(
-    impulse: Impulse, when, share, start: tuple[Phase, Phase], step: Step, scene: Scene
-) -> tuple[Phase, _Dampers]:
-    """The end of a flight with the impulses that dampers have there besides those of `share`, and
-    what they do.
-
-    Args:
-        impulse: at the start.
-        when: the time of the start, and the duration [s].
-        share: see `_share`.
-        start: the phases before and after the impulse.
-        step: the flight.
-        scene: masses and joints.
-    """
-    damping, inertial, (t, duration) = scene.damping, scene.dynamics.inertial, when
-    if damping is None:
-        return step.phase, _Dampers(share, share, share, step.work)
-    own, force = damping.own(impulse.joint), scene.servo_force(t + duration, step.phase)
-    again = own
-    if damping.motors:
-        # By the same mean speed, with what servos are given at the end.
-        half, before = 0.5 * duration, scene.servo_force(t, start[0])
-        law, again = scene.of_dampers(half, force), own + half * (force - before)
-        if law.bounds is not None:
-            # At a bound, or next to one, the impulse at the start does not tell the speed.
-            speed = damping.travel(start[0], step.phase) / jnp.where(duration > 0, duration, 1.0)
-            pull = law.resistance * speed
-            near = Tolerances.of(own.dtype).allowed * (jnp.abs(law.push) + jnp.abs(pull))
-            free = (own > law.bounds[0] + near) & (own < law.bounds[1] - near)
-            again = law.within(jnp.where(free, again, law.push - pull))
-    again = (1 - share) * again
-    pushes = damping.directions(step.phase).push(again, step.phase.position.x.shape[0])
-    speeds = [damping.speed(phase, inertial) for phase in (*start, step.phase)]
-    work = 0.5 * jnp.sum(own * (speeds[0] + speeds[1]))
-    dampers = _Dampers(force, again, speeds[2], _and(step.work, work))
-    return inertial.pushed(step.phase, *pushes), dampers
-
-
-def _and(work: Float[Array, ""] | None, more: Float[Array, ""]) -> Float[Array, ""]:
-    return more if work is None else work + more
+    return _Displaced(end, contacts, after, moved, turned, rotors, dampers, step.error)
 
 
 def _turned(before, moved, least) -> Float[Array, "3 n_contacts"]:

@@ -21,7 +21,7 @@ from .along_joints import Dampers, Damping, Rotors, Rubbing
 from .cone import ConeProblem, inverse3
 from .contact_rows import ContactRows, Turning, inertia_arrays, stacked, velocities
 from .rows import Links, Rows
-from .yielding import Yielding
+from .yielding import Yielding, endless
 
 
 class Impulse(NamedTuple):
@@ -267,11 +267,10 @@ class Scene(eqx.Module):
         if self.rotors is None:
             return own
         mass = self.rotors.mass
-        endless = jnp.stack([jnp.full_like(mass, -jnp.inf), jnp.full_like(mass, jnp.inf)])
         return Yielding(
             jnp.concatenate([mass, own.resistance]),
             jnp.concatenate([jnp.zeros_like(mass), own.push]),
-            None if own.bounds is None else jnp.concatenate([endless, own.bounds], axis=1),
+            None if own.bounds is None else jnp.concatenate([endless(mass), own.bounds], axis=1),
         )
 
     @staticmethod

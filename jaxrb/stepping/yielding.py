@@ -49,3 +49,8 @@ class Yielding(eqx.Module):
         # No `clip`, whose derivative at a bound is neither that within nor that beyond.
         least, greatest = self.bounds
         return jnp.where(by < least, least, jnp.where(by > greatest, greatest, reaction))
+
+
+def endless(like: Float[Array, " n"]) -> Float[Array, "2 n"]:
+    """Bounds that are none."""
+    return jnp.stack([jnp.full_like(like, -jnp.inf), jnp.full_like(like, jnp.inf)])

@@ -92,6 +92,7 @@ class JointMotors(AbstractAlongJoints):
     shape: tuple[int, ...] = eqx.field(static=True)  # () of the motor of one joint
     chosen: tuple[int, ...] = eqx.field(static=True)  # of each coordinate the place of its torque
     uses_velocities: bool = eqx.field(static=True)
+    is_servo: bool = eqx.field(static=True)  # as of the `Motor`
 
     @property
     def velocity_dependent(self) -> bool:
@@ -100,11 +101,6 @@ class JointMotors(AbstractAlongJoints):
     @property
     def conservative(self) -> bool:
         return False
-
-    @property
-    def is_servo(self) -> bool:
-        """As of the `Motor`."""
-        return self.damping is not None and not self.uses_velocities
 
     def given(
         self, t: Time, phase: Phase, inertial: Inertial, args: Any

@@ -189,6 +189,7 @@ class Motor(AbstractLoad):
             self._shape,
             coordinates.order,
             self.uses_velocities,
+            self.is_servo,
         )
 
     def wrench(self, t: Time, phase: Phase, inertial: Inertial, args: Any) -> Wrench:
