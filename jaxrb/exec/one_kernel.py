@@ -51,7 +51,8 @@ _AT_PLACES = {"dynamic_slice": 1, "dynamic_update_slice": 2, "gather": 1}
 # says no only when it compiles, or ends the process.
 _KNOWN = {*OPERATIONS, *SHAPE_RULES, *RULES, *CALLS, *_SCATTER}
 _KNOWN |= {"dynamic_slice", "dynamic_update_slice", "gather", "nextafter", "platform_index"}
-_KNOWN |= {"shift_left", "shift_right_arithmetic", "shift_right_logical", "one_kernel"}
+_KNOWN |= {"shift_left", "shift_right_arithmetic", "shift_right_logical"}
+_KNOWN |= {"one_kernel", "custom_linear_solve"}
 
 
 def in_one_kernel(function: Callable, *arguments: Any) -> Any:
@@ -306,6 +307,8 @@ def _inner(eqn) -> list[Jaxpr]:
 
 
 def _called(eqn) -> list[ClosedJaxpr | Jaxpr]:
+    if eqn.primitive.name == "custom_linear_solve":
+        return [eqn.params["jaxprs"].solve]  # alone; the others are for derivatives
     found = []
     for parameter in eqn.params.values():
         values = parameter if isinstance(parameter, tuple) else (parameter,)
@@ -338,6 +341,13 @@ def _performed(eqn, sources) -> list:
     if name in _AT_PLACES:
         first = _AT_PLACES[name]
         sources = [*sources[:first], *map(_signed, sources[first:])]
+    if name == "custom_linear_solve":
+        # Numbers that its functions take from around it, each its own, and the right side.
+        lengths = eqn.params["const_lengths"]
+        begin = lengths.matvec + lengths.vecmat
+        end = begin + lengths.solve
+        right = sources[end + lengths.transpose_solve :]
+        return _evaluated(_called(eqn)[0], [*sources[begin:end], *right])
     if name in CALLS or name == _one_kernel.name:
         return _evaluated(_called(eqn)[0], sources)
     params = {key: _rewritten(value) for key, value in eqn.params.items()}

@@ -5,7 +5,10 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax.custom_derivatives import SymbolicZero
+from jaxtyping import Array
 
 
 def sparse_jvp(function: Callable, primals: tuple, tangents: tuple) -> tuple[Any, Any]:
@@ -14,20 +17,111 @@ def sparse_jvp(function: Callable, primals: tuple, tangents: tuple) -> tuple[Any
     Leaves whose tangent is known to be zero are held constant, so that parameters that are
     not differentiated cost nothing, in reverse mode neither.
     """
+    of_moving, values, directions = _only_moving(function, primals, tangents)
+    if not directions:
+        out = function(*primals)
+        return out, jax.tree.map(jnp.zeros_like, out)
+    return jax.jvp(of_moving, values, directions)
+
+
+def _only_moving(
+    function: Callable, primals: tuple, tangents: tuple
+) -> tuple[Callable, list[Array], list[Array]]:
+    """A function of those leaves of its arguments whose tangents are not known to be zero, these
+    leaves and their tangents."""
     leaves, structure = jax.tree.flatten(primals)
     directions = jax.tree.leaves(tangents, is_leaf=_is_zero)
-    active = [i for i, d in enumerate(directions) if not _is_zero(d)]
+    moving = [i for i, d in enumerate(directions) if not _is_zero(d)]
 
-    def of_active(*values):
+    def of_moving(*values):
         full = list(leaves)
-        for i, value in zip(active, values, strict=True):
+        for i, value in zip(moving, values, strict=True):
             full[i] = value
         return function(*jax.tree.unflatten(structure, full))
 
-    if not active:
-        out = function(*primals)
-        return out, jax.tree.map(jax.numpy.zeros_like, out)
-    return jax.jvp(of_active, [leaves[i] for i in active], [directions[i] for i in active])
+    return of_moving, [leaves[i] for i in moving], [directions[i] for i in moving]
+
+
+class Differential:
+    """The derivative of a function at a point, in both modes, for rules that need it in loops.
+
+    Directions are lists of the tangents that are not known to be zero; changes are lists of those
+    of the leaves of its value that are numbers, not counts or choices.
+    """
+
+    def __init__(self, function: Callable, primals: tuple, tangents: tuple):
+        """Of function(*primals), along tangents as a rule with `symbolic_zeros=True` receives."""
+        self._function, self._values, self.directions = _only_moving(function, primals, tangents)
+        self._like, self._structure = jax.tree.flatten(
+            jax.eval_shape(self._function, *self._values)
+        )
+        self._smooth = [i for i, leaf in enumerate(self._like) if _is_smooth(leaf)]
+
+    def push(self, directions: list[Array | None]) -> list[Array]:
+        """The changes along directions, of which those that are known to be zero are None."""
+        return self.value_and_push(directions)[1]
+
+    def value_and_push(self, directions: list[Array | None]) -> tuple[Any, list[Array]]:
+        """The value too, which one jvp gives: XLA does not know that two loops are the same."""
+        moving = [i for i, direction in enumerate(directions) if direction is not None]
+
+        def of_moving(*values):
+            full = list(self._values)
+            for i, value in zip(moving, values, strict=True):
+                full[i] = value
+            return self._function(*full)
+
+        values, moved = ([each[i] for i in moving] for each in (self._values, directions))
+        value, change = jax.jvp(of_moving, values, moved)
+        leaves = jax.tree.leaves(change)
+        return value, [leaves[i] for i in self._smooth]
+
+    def pull(self, changes: list[Array]) -> list[Array]:
+        """The transpose of `push`."""
+        return list(jax.linear_transpose(lambda *d: self.push(list(d)), *self._values)(changes))
+
+    def no_change(self) -> list[Array]:
+        """Changes that are none."""
+        return [
+            jnp.zeros(leaf.shape, leaf.dtype) for leaf in map(self._like.__getitem__, self._smooth)
+        ]
+
+    def tree(self, changes: list[Array]) -> Any:
+        """The tangent of the value that consists of these changes."""
+        full: list = [np.zeros(leaf.shape, jax.dtypes.float0) for leaf in self._like]
+        for i, change in zip(self._smooth, changes, strict=True):
+            full[i] = change
+        return jax.tree.unflatten(self._structure, full)
+
+
+def linear_solve(equations: Callable, right: Any, solve: Callable, transposed: Callable) -> Any:
+    """`jax.lax.custom_linear_solve` for a right side of which some leaves may be no tangents.
+
+    JAX transposes it only where all leaves are (0.10.1: an assertion); here each is a sum with
+    nothing of all others.
+    """
+    leaves, structure = jax.tree.flatten(right)
+    first = [jnp.reshape(leaf, -1)[0] for leaf in leaves if leaf.size]
+    never = jnp.zeros((), bool)
+    nothing = jnp.zeros_like(first[0])
+    for number in first:
+        nothing = nothing + jnp.where(never, number.astype(nothing.dtype), 0.0)
+    leaves = [leaf + nothing.astype(leaf.dtype) for leaf in leaves]
+    right = jax.tree.unflatten(structure, leaves)
+    return jax.lax.custom_linear_solve(equations, right, solve, transposed)
+
+
+def as_moving(primals: Any, tangents: Any) -> Any:
+    """Tangents of which none is known to be zero.
+
+    What a loop changes in the end moves. If it is said to from the start, JAX need not
+    differentiate the loop again and again to find out.
+    """
+
+    def of(leaf, tangent):
+        return jnp.zeros_like(leaf) if _is_zero(tangent) and _is_smooth(leaf) else tangent
+
+    return jax.tree.map(of, primals, tangents)
 
 
 def is_moving(tangents: Any) -> bool:
@@ -47,4 +141,9 @@ def keep_rule(function: Callable) -> Callable:
 
 
 def _is_zero(tangent: Any) -> bool:
-    return isinstance(tangent, SymbolicZero)
+    no_number = getattr(tangent, "dtype", None) == jax.dtypes.float0
+    return no_number or isinstance(tangent, SymbolicZero)
+
+
+def _is_smooth(leaf: Any) -> bool:
+    return jnp.issubdtype(leaf.dtype, jnp.floating)

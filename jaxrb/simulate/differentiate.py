@@ -25,7 +25,7 @@ from jaxtyping import Array, Bool, Float
 
 from ..exec.one_kernel import in_one_kernel
 from ..math import tree_where
-from ..math.autodiff import keep_rule, sparse_jvp
+from ..math.autodiff import as_moving, keep_rule, sparse_jvp
 from ..math.rarely import any_of_batch, if_any
 from .course import Course, Status
 from .forward import forward, is_wanted
@@ -36,6 +36,9 @@ from .method import Backend
 from .recorder import Outputs, Record, SaveSpec, outputs_of
 from .results import Code
 from .trial import Plan
+
+# Of a course, what depends on all else sooner or later.
+_MOVING = ("phase", "remaining", "work")
 
 
 class CheckpointLayout(NamedTuple):
@@ -97,6 +100,10 @@ def _(program, primals, tangents):
     mode = jax.lax.stop_gradient(found.log.mode)
     log = dataclasses.replace(found.log, resolution=prepared, mode=mode)
     found = dataclasses.replace(found, log=log)
+    dcourse = dataclasses.replace(
+        dcourse,
+        **{part: as_moving(getattr(course, part), getattr(dcourse, part)) for part in _MOVING},
+    )
     replayed, dreplayed = sparse_jvp(
         partial(_replay, program, found), (scene, course), (dscene, dcourse)
     )

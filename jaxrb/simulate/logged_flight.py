@@ -6,8 +6,9 @@ number; its derivatives are those of the root that was located.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -18,7 +19,7 @@ from jaxtyping import Array, Bool, Float, Int
 from ..bodies import Phase
 from ..contact import AbstractContacts
 from ..flows import AbstractFlow
-from ..math.autodiff import is_moving, keep_rule, sparse_jvp
+from ..math.autodiff import Differential, is_moving, keep_rule, linear_solve, sparse_jvp
 from ..math.materialize import compute_once, opaque_one
 from ..math.rarely import if_any, where_any
 from .course import Course
@@ -106,22 +107,10 @@ def _(scheme, primals, tangents):
     """
     planned, late, logged, scene, course = primals
     dplanned, _, _, dscene, dcourse = tangents
-    duration = keep_rule(partial(fly_to_event, scheme))(*primals).duration
-
-    # The end of the flight is linearised once along what is given, and once along its duration.
-    one = opaque_one(course.step, duration.dtype)
+    duration = keep_rule(partial(_located, scheme))(*primals)
+    if isinstance(dplanned, SymbolicZero):
+        dplanned = jnp.zeros_like(planned)
     fly = partial(_fly, scheme, logged)
-    end, dend = sparse_jvp(partial(fly, duration), (scene, course), (dscene, dcourse))
-    dend = compute_once(dend, one)
-
-    def along_duration(duration, scene, course):
-        fly_for = lambda d: fly(d, scene, course)  # noqa: E731
-        return jax.jvp(fly_for, (duration,), (jnp.ones_like(duration),))[1]
-
-    # A whole step has its own duration, whatever else changes, if the grid of times does not.
-    late = late | is_moving(dscene.grid)
-    motion_matters = logged.happens | late
-    motion = where_any(motion_matters, along_duration, duration, scene, course)
 
     def root(end, duration, scene, course):
         t = course.time(scene.grid) + duration
@@ -129,20 +118,126 @@ def _(scheme, primals, tangents):
         event = logged.event(events, end.contacts)
         return events.root(t, end.phase, end.contacts, event, end.mode)
 
-    still = jnp.zeros_like(duration)
-    arguments = (end, duration, scene, course)
-    _, change = sparse_jvp(root, arguments, (dend, still, dscene, dcourse))
-    passing = lambda end, duration: root(end, duration, scene, course)  # noqa: E731
-    _, rate = jax.jvp(passing, (end, duration), (motion, jnp.ones_like(duration)))
-    moving = logged.happens & (rate != 0)
-    if isinstance(dplanned, SymbolicZero):
-        dplanned = jnp.zeros_like(planned)
-    dduration = jnp.where(logged.happens, -change / jnp.where(moving, rate, 1.0), dplanned)
-    dduration = compute_once(dduration, one)
+    still, given, dgiven = jnp.zeros_like(duration), (scene, course), (dscene, dcourse)
+    # A whole step has its own duration, whatever else changes, if the grid of times does not.
+    matters = logged.happens | late | is_moving(dscene.grid)
+    flight = Differential(fly, (duration, *given), (still, *dgiven))
+    # The differentiated flight is the longest part of a derivative where contacts last: then it
+    # stands in the program once, in a loop over what is given and the duration. Of others two
+    # copies are faster.
+    once = scene.events.remembers
+    if once:
+        end, begun = fly(duration, *given), None
+    else:
+        end, begun = flight.value_and_push([None, *flight.directions[1:]])
+    dend = flight.tree(flight.no_change())
+    passing = Differential(root, (end, duration, *given), (dend, still, *dgiven))
+    one = opaque_one(course.step, duration.dtype)
+    dduration, dend = _located_end(flight, passing, begun, dplanned, logged.happens, matters, one)
+    dgiven = (dend, dduration, *dgiven)
+    return sparse_jvp(partial(_reset, logged), (end, duration, *given), dgiven)
 
-    moves = lambda d: jnp.issubdtype(d.dtype, jnp.floating)  # noqa: E731
-    moved = jax.tree.map(lambda d, rate: d + rate * dduration if moves(d) else d, dend, motion)
-    return sparse_jvp(partial(_reset, logged), arguments, (moved, dduration, dscene, dcourse))
+
+def _located_end(
+    flight: Differential,
+    passing: Differential,
+    begun: list[Array] | None,
+    dplanned: Float[Array, ""],
+    happens: Bool[Array, ""],
+    matters: Bool[Array, ""],
+    one: Float[Array, ""],
+) -> tuple[Float[Array, ""], Any]:
+    """The changes of the duration of a flight and of its end.
+
+    The end changes as the flight has it, along the duration too, and the function of the event
+    stays zero; or the duration changes as planned.
+
+    Args:
+        flight: of the end by the duration and what is given.
+        passing: of the function of the event by the end, the duration and what is given.
+        begun: the change of the end along what is given, or None if it is to be found in a loop.
+        dplanned: the change of the duration where there is no event [s].
+        happens: whether there is one.
+        matters: whether the duration may change.
+        one: see `opaque_one`.
+    """
+    still, *dgiven = flight.directions
+    unit, nothing = jnp.ones_like(still), [None] * len(dgiven)
+
+    def equations(changes):
+        dgiven, dduration, dend = changes
+        moved = flight.push([dduration, *dgiven])
+        (passed,) = passing.push([*dend, dduration, *dgiven])
+        missed = [d - m for d, m in zip(dend, moved, strict=True)]
+        return dgiven, jnp.where(happens, passed, dduration), missed
+
+    def solve(_, right):
+        dgiven, dduration, dend = right
+        if begun is None:
+            given, along = [None, *dgiven], [unit, *nothing]
+            changes, motion = _in_a_loop(flight.push, given, along, matters)
+            dend = [d + change for d, change in zip(dend, changes, strict=True)]
+        else:
+            motion = where_any(matters, flight.push, [unit, *nothing])
+        (passed,) = passing.push([*dend, None, *dgiven])
+        (rate,) = passing.push([*motion, unit, *nothing])
+        rate = jnp.where(happens & (rate != 0), rate, unit)
+        dduration = compute_once((dduration - jnp.where(happens, passed, 0.0)) / rate, one)
+        return dgiven, dduration, [d + m * dduration for d, m in zip(dend, motion, strict=True)]
+
+    def transposed(_, right):
+        dgiven, dduration, dend = right
+        pulled, n = passing.pull([jnp.where(happens, unit, 0.0)]), len(dend)
+        by_end, by_duration, by_given = pulled[:n], pulled[n], pulled[n + 1 :]
+        begun, through = _in_a_loop(flight.pull, dend, by_end, happens)
+        rate = by_duration + through[0]
+        rate = jnp.where(happens & (rate != 0), rate, unit)
+        share = (dduration + begun[0]) / rate
+        dend = [d - by * share for d, by in zip(dend, by_end, strict=True)]
+        each = zip(dgiven, by_given, begun[1:], through[1:], strict=True)
+        return [d + first - (by + then) * share for d, by, first, then in each], share, dend
+
+    missed = jnp.where(happens, 0.0, dplanned)
+    if begun is None:  # JAX could not transpose the loop: the change by the duration is no tangent
+        right = (dgiven, missed, flight.no_change())
+        _, dduration, dend = linear_solve(equations, right, solve, transposed)
+    else:
+        _, dduration, dend = solve(None, (dgiven, missed, compute_once(begun, one)))
+    return dduration, flight.tree(dend)
+
+
+def _in_a_loop(linear: Callable, first: list, second: list, needed: Bool[Array, ""]) -> tuple:
+    """What a linear function makes of two arguments; zeros of the second where it is not needed."""
+
+    def of(_, entry):
+        needed, *argument = entry
+        return None, where_any(needed, linear, argument)
+
+    both = []
+    for a, b in zip(first, second, strict=True):
+        like = jnp.zeros_like(b if a is None else a)
+        both.append(jnp.stack([like if each is None else each for each in (a, b)]))
+    _, found = jax.lax.scan(of, None, (jnp.stack([jnp.ones_like(needed), needed]), *both))
+    return [leaf[0] for leaf in found], [leaf[1] for leaf in found]
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _located(
+    scheme: AbstractFlow,
+    planned: Float[Array, ""],
+    late: Bool[Array, ""],
+    logged: Logged,
+    scene: Scene,
+    course: Course,
+) -> Float[Array, ""]:
+    """The duration that `fly_to_event` returns, for its rule."""
+    return planned
+
+
+@partial(_located.defjvp, symbolic_zeros=True)
+def _(scheme, primals, tangents):
+    end, dend = sparse_jvp(partial(fly_to_event, scheme), primals, tangents)
+    return end.duration, dend.duration
 
 
 class _Arrival(NamedTuple):

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -19,21 +20,15 @@ import numpy as np
 from jax.custom_batching import custom_vmap
 from jaxtyping import Array, Float
 
+from ..math.autodiff import Differential, linear_solve
 from .cone import ConeProblem, Units
 from .pressure import Shared
+from .refinement import Flat, refined
 from .rows import Rows, take, total
 from .scene import Impulse
 from .tolerances import Tolerances
 from .turns import Branch, Semismooth, apply, curnier_map
 from .yielding import Yielding
-
-# Turns in a round, and rounds at most. One round is enough where the equations are those of a cone
-# problem; of displacements each turn leaves a part like the square of the angle of the step.
-_TURNS, _ROUNDS = 3, 20
-# Of the round-off of a solution, what is left of the equations at most.
-_LEFT = 1000
-
-Flat = Float[Array, " n_unknowns"]
 
 
 class Linearized(eqx.Module):
@@ -115,12 +110,71 @@ class Linearized(eqx.Module):
             matvec: the derivative of the equations by the unknowns; linear.
             change: of the equations while the unknowns stay.
         """
-        return jax.lax.custom_linear_solve(
-            matvec,
-            -change,
-            partial(_refined, partial(self._inverse, transposed=False)),
-            partial(_refined, partial(self._inverse, transposed=True)),
-        )
+        inverse, transpose = (partial(self._inverse, transposed=x) for x in (False, True))
+
+        def solve(inverse):
+            def solved(matvec, right):
+                apply = lambda _, x, __: (matvec(x), ())  # noqa: E731
+                return refined(inverse, apply, ([], right, []))[0]
+
+            return solved
+
+        return jax.lax.custom_linear_solve(matvec, -change, solve(inverse), solve(transpose))
+
+    def follow_flight(self, flight: Differential, equations: Differential) -> tuple[Impulse, Any]:
+        """The changes of the impulses at the start of a flight and of what comes of it.
+
+        Both are unknowns of one linear system, in which the flight stands once: first along what is
+        given, then along what each turn adds to the impulses.
+
+        Args:
+            flight: of what comes of it, by the impulses and what is given.
+            equations: as they change by the impulses, by what comes of the flight and what is
+                given.
+        """
+        dgiven = flight.directions[len(Impulse._fields) :]
+
+        def of_impulses(x: Flat) -> list:
+            return list(self.impulses(x))
+
+        def to_unknowns(impulses: list) -> Flat:
+            """The transpose."""
+            contact, joint = impulses
+            return self._join(contact * self.units.impulse[None], joint * self.units.reaction)
+
+        def forwards(dgiven, x, dend):
+            impulses = of_impulses(x)
+            dend = _sum(dend, flight.push([*impulses, *dgiven]))
+            (missed,) = equations.push([*impulses, *dend, *dgiven])
+            return missed, dend
+
+        def backwards(dgiven, x, dend):
+            pulled = equations.pull([x])
+            missed, by_end, by_given = pulled[:2], pulled[2:][: len(dend)], pulled[2 + len(dend) :]
+            dend = _difference(dend, by_end)
+            through = flight.pull(dend)
+            missed = to_unknowns(_difference(missed, through[:2]))
+            return missed, (_sum(dgiven, _difference(through[2:], by_given)), dend)
+
+        def system(changes):
+            dgiven, x, dend = changes
+            impulses = of_impulses(x)
+            (missed,) = equations.push([*impulses, *dend, *dgiven])
+            return dgiven, missed, _difference(dend, flight.push([*impulses, *dgiven]))
+
+        def solve(_, right):
+            x, dend = refined(partial(self._inverse, transposed=False), forwards, right)
+            return right[0], x, dend
+
+        def transposed(_, right):
+            inverse = partial(self._inverse, transposed=True)
+            x, (dgiven, dend) = refined(inverse, backwards, right)
+            return dgiven, x, dend
+
+        none = jnp.zeros_like(self.flat(Impulse(*flight.directions[: len(Impulse._fields)])))
+        right = (dgiven, none, flight.no_change())
+        _, x, dend = linear_solve(system, right, solve, transposed)
+        return self.impulses(x), flight.tree(dend)
 
     def _tied(self, missed, p):
         """With the equations of followers, whose normal impulses are those of their sources."""
@@ -204,53 +258,12 @@ def _transpose(matrix: Float[Array, "3 3 n_contacts"]) -> Float[Array, "3 3 n_co
     return jnp.swapaxes(matrix, 0, 1)
 
 
-def _refined(inverse: Callable[[Flat], Flat], matvec: Callable[[Flat], Flat], right: Flat) -> Flat:
-    """The solution of matvec(x) = right by repetition; NaN where it does not settle.
-
-    What is left need not vanish: of the transposed equations a part of the right side may have no
-    answer where impulses are not unique. It is in directions in which the equations do not change.
-    So it is of the equations themselves where more stick than can, as feet of a robot that bends
-    its legs: what is left is slip that no impulse changes.
-    """
-    info = jnp.finfo(right.dtype)
-    round_off = info.eps
-    # Derivatives of what has come to rest die away from step to step, until numbers end: in the
-    # unit of the right side the last of them have as many digits as the first.
-    unit = _size(right)
-    unit = jnp.where(unit < info.smallest_normal, 1.0, unit)
-    right = right / unit
-
-    def turn(_, state):
-        x, rest, change, _ = state
-        x = x + inverse(rest)
-        left = right - matvec(x)
-        return x, left, _size(left - rest), change
-
-    def unfinished(carry):
-        (_, _, change, last), before, rounds = carry
-        # Each turn makes the change less by about the same factor: the next would be as large as
-        # this. Where the factor is not small, it is not known so well.
-        settles = (change <= 1e-2 * last) & (change * change <= round_off * last)
-        moves = (change > round_off) & ~settles
-        return moves & (change <= 0.5 * before) & (rounds < _ROUNDS)
-
-    def improve(carry):
-        state, _, rounds = carry
-        # The change may grow for a turn or two on its way.
-        return jax.lax.fori_loop(0, _TURNS, turn, state), state[2], rounds + 1
-
-    far = jnp.full((), jnp.inf, right.dtype)
-    start = (jnp.zeros_like(right), right, far, jnp.zeros_like(far))
-    carry = (start, far, jnp.zeros((), jnp.int32))
-    (x, _, change, _), _, _ = jax.lax.while_loop(unfinished, improve, carry)
-    # What is left is no more exact than the terms that it is the difference of: in float32 that is
-    # more than half of the digits where the solution is large.
-    allowed = jnp.maximum(jnp.sqrt(round_off), _LEFT * round_off * _size(x))
-    return jnp.where(change <= allowed, x * unit, jnp.nan)
+def _sum(a: list, b: list) -> list:
+    return [x + y for x, y in zip(a, b, strict=True)]
 
 
-def _size(x: Flat) -> Float[Array, ""]:
-    return jnp.max(jnp.abs(x), initial=0.0)
+def _difference(a: list, b: list) -> list:
+    return [x - y for x, y in zip(a, b, strict=True)]
 
 
 def lanes_last(function: Callable) -> Callable:

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrb.stepping.held_step import _turned
+from jaxrb.stepping.displaced import _turned
 
 LEAST = 1e-9
 

@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrb.stepping.linearized import _refined
+from jaxrb.stepping.refinement import refined
 
 
 @jax.jit
 def solve(matrix, inverse, right):
-    return _refined(lambda x: inverse @ x, lambda x: matrix @ x, right)
+    return refined(lambda x: inverse @ x, lambda _, x, __: (matrix @ x, ()), ([], right, []))[0]
 
 
 def equations(size, off, rng, shears=False):
@@ -50,3 +50,26 @@ def test_what_does_not_settle_is_not_a_number():
     matrix, right, _ = equations(5, 0.0, np.random.default_rng(2))
     found = solve(matrix, 3 * np.eye(5), right)
     assert jnp.isnan(found).all()
+
+
+@jax.jit
+def solve_with_more(matrix, inverse, by_given, more, given, right, found):
+    def apply(given, x, found):
+        return matrix @ x + by_given @ given[0], [found[0] + more @ x]
+
+    return refined(lambda x: inverse @ x, apply, ([given], right, [found]))
+
+
+@pytest.mark.parametrize("off", [0.0, 1e-4, 0.1])
+@pytest.mark.parametrize("unit", [1.0, 1e-290, 1e250])
+def test_what_is_given_and_what_comes_of_it(off, unit):
+    """A x + C g = r, and s + M x beside it; with derivatives as small as numbers may be."""
+    rng = np.random.default_rng(3)
+    matrix, right, inverse = equations(5, off, rng)
+    by_given, more = rng.normal(size=(5, 3)), rng.normal(size=(4, 5))
+    given, found = rng.normal(size=3), rng.normal(size=4)
+    expected = np.linalg.solve(matrix, right - by_given @ given)
+    numbers = (unit * each for each in (given, right, found))
+    x, (beside,) = solve_with_more(matrix, inverse, by_given, more, *numbers)
+    np.testing.assert_allclose(x / unit, expected, atol=1e-12)
+    np.testing.assert_allclose(beside / unit, found + more @ expected, atol=1e-12)
