@@ -82,9 +82,8 @@ class Differential:
 
     def no_change(self) -> list[Array]:
         """Changes that are none."""
-        return [
-            jnp.zeros(leaf.shape, leaf.dtype) for leaf in map(self._like.__getitem__, self._smooth)
-        ]
+        like = (self._like[i] for i in self._smooth)
+        return [jnp.zeros(leaf.shape, leaf.dtype) for leaf in like]
 
     def tree(self, changes: list[Array]) -> Any:
         """The tangent of the value that consists of these changes."""

@@ -11,7 +11,7 @@ import pytest
 from jax.custom_derivatives import SymbolicZero
 
 from jaxrb.math import safe_divide, safe_sqrt
-from jaxrb.math.autodiff import sparse_jvp
+from jaxrb.math.autodiff import Differential, linear_solve, sparse_jvp
 from jaxrb.math.materialize import choose_once
 
 DTYPES = [jnp.float32, jnp.float64]
@@ -122,3 +122,58 @@ def test_sparse_jvp_of_plain_tangents():
     found, expected = sparse_jvp(_mixed, primals, tangents), jax.jvp(_mixed, primals, tangents)
     for u, v in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         np.testing.assert_array_equal(u, v)
+
+
+def test_a_differential_in_both_modes():
+    """Along the tangents that are not known to be zero, of which one may be left out; beside it a
+    count, which has no derivative."""
+    a = {"x": jnp.asarray([0.3, -1.2]), "y": jnp.asarray([2.0, 0.7])}
+    b, c = jnp.asarray([0.4, 1.1]), jnp.asarray([1.5, -0.2])
+    still = jax.tree.map(lambda leaf: SymbolicZero(jax.typeof(leaf)), c)
+    db = jnp.asarray([0.5, -2.0])
+
+    def function(a, b, c):
+        return {**_mixed(a, b, c), "count": jnp.sum(b > 0)}
+
+    differential = Differential(function, (a, b, c), (a, db, still))
+    assert len(differential.directions) == 3
+    # Of the leaves by name: "product", then "sum".
+    along_b = [a["y"] * db * c, a["x"] * jnp.cos(b) * db]
+    for found, expected in zip(differential.push([None, None, db]), along_b, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-15)
+    tangent = differential.tree(along_b)
+    assert tangent["count"].dtype == jax.dtypes.float0 and tangent["sum"] is along_b[1]
+    changes = [jnp.asarray([1.0, 3.0]), jnp.asarray([-2.0, 0.5])]
+    pulled = differential.pull(changes)
+    expected = [jnp.sin(b) * changes[1], b * c * changes[0]]
+    expected += [a["y"] * c * changes[0] + a["x"] * jnp.cos(b) * changes[1]]
+    for found, own in zip(pulled, expected, strict=True):
+        np.testing.assert_allclose(found, own, rtol=1e-15)
+
+
+def test_linear_equations_with_a_right_side_that_is_known_in_part():
+    """Both modes and a Hessian, where JAX by itself cannot transpose."""
+
+    def solved(a, b):
+        def solve(_, right):
+            x, y = right
+            return x / a, y / a + x / a**2
+
+        def transposed(_, right):
+            x, y = right
+            return x / a + y / a**2, y / a
+
+        def equations(unknown):
+            x, y = unknown
+            return a * x, a * y - x
+
+        x, y = linear_solve(equations, (b, jnp.ones_like(b)), solve, transposed)
+        return jnp.sum(x * y)
+
+    plain = lambda a, b: jnp.sum((b / a) * (1 / a + b / a**2))  # noqa: E731
+    a, b = jnp.asarray([0.7, -1.3]), jnp.asarray([0.4, 2.0])
+    transforms = (jax.jacrev, jax.jacfwd, lambda f, n: jax.jacfwd(jax.jacrev(f, n), n))
+    for transform in transforms:
+        found, expected = (transform(f, (0, 1))(a, b) for f in (solved, plain))
+        for u, v in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+            np.testing.assert_allclose(u, v, rtol=1e-13, atol=1e-14)
