@@ -123,6 +123,16 @@ def as_moving(primals: Any, tangents: Any) -> Any:
     return jax.tree.map(of, primals, tangents)
 
 
+def at_values(values: Any, computed: Any) -> Any:
+    """Numbers that were computed again, with their derivatives, at the values that they had."""
+
+    def of(value, again):
+        value, here = jax.lax.stop_gradient((value, again))
+        return again + (value - here)
+
+    return jax.tree.map(of, values, computed)
+
+
 def is_moving(tangents: Any) -> bool:
     """Whether a rule with `symbolic_zeros=True` receives a tangent that is not known to be zero."""
     leaves = jax.tree.leaves(tangents, is_leaf=_is_zero)

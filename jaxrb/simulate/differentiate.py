@@ -97,8 +97,8 @@ def _(program, primals, tangents):
     dscene, dcourse, _ = tangents
     found = _detect(program, *jax.lax.stop_gradient((scene, course, status)))
     prepared = jax.lax.stop_gradient(scene.events.linearize(found.log.resolution))
-    mode = jax.lax.stop_gradient(found.log.mode)
-    log = dataclasses.replace(found.log, resolution=prepared, mode=mode)
+    remembered = jax.lax.stop_gradient(found.log.remembered)
+    log = dataclasses.replace(found.log, resolution=prepared, remembered=remembered)
     found = dataclasses.replace(found, log=log)
     dcourse = dataclasses.replace(
         dcourse,
@@ -303,8 +303,8 @@ def _fly_arcs(
         return (fly_step(course, flown), record, late & ~flown), None
 
     def arc(carry, entry):
-        flights, duration, number, resolution, mode = entry
-        logged = Logged(number.astype(jnp.int32), resolution, mode)
+        flights, duration, number, *of_last = entry
+        logged = Logged(number.astype(jnp.int32), *of_last)
         ended = logged.within_step | (flights == limit)
         if limit > 1:
             order = jnp.arange(limit - 1, dtype=flights.dtype)
@@ -322,7 +322,7 @@ def _fly_arcs(
 
     if limit > 1:  # of a block reverse mode then keeps where arcs begin, not where flights do
         arc = jax.checkpoint(arc, prevent_cse=False)
-    entries = (log.flights, log.duration, log.event, log.resolution, log.mode)
+    entries = (log.flights, log.duration, log.event, log.resolution, log.remembered)
     # Whether a flight begins after an event within its step; of the first that is not known.
     late = jnp.ones((), bool)
     (course, record, _), _ = jax.lax.scan(arc, (start, record, late), entries)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -10,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
+from ..bodies import Phase
 from .course import Course
 from .events import AbstractEvents, Event, Kind, Mode, Resolution
 from .trial import Case
@@ -17,6 +19,18 @@ from .trial import Case
 # What the log has in place of the number of an event.
 WHOLE = -1  # the flight ended with its step
 PART = -2  # it ended before, because the equations of the flow had no solution for the whole
+
+
+class Remembered(NamedTuple):
+    """A flight and what follows it, where that is remembered (see `AbstractEvents`).
+
+    Where impulses are known, nothing but round-off says how bodies that they hold go on: flown
+    again and again from where they lead, a pendulum that a servo holds upright would fall.
+    """
+
+    phase: Phase  # at the end of the flight, before the event that it may end with
+    work: Float[Array, "..."] | None  # of loads without a potential in it [J]
+    mode: Mode  # after the event
 
 
 class Log(eqx.Module):
@@ -32,7 +46,7 @@ class Log(eqx.Module):
     duration: Float[Array, " n_arcs"]  # of the flight that ended before its step [s]
     event: Int[Array, " n_arcs"]  # `Event.number`; `WHOLE` or `PART` without one; likewise
     resolution: Resolution  # of the event, where it is searched for; leading axis n_arcs
-    mode: Mode  # at the end of each arc, where that is remembered; leading axis n_arcs
+    remembered: Remembered | None  # of the last flight of each arc; leading axis n_arcs
 
     @staticmethod
     def empty(n_arcs: int, limit: int, events: AbstractEvents, course: Course) -> Log:
@@ -44,16 +58,18 @@ class Log(eqx.Module):
         flights = jnp.zeros(n_arcs, _integer(limit))
         number = jnp.full(n_arcs, WHOLE, _integer(4 * n_contacts))
         like = jax.eval_shape(lambda course: resolve_nothing(events, course), course)[0]
-        mode = course.mode if events.remembers else None
-        resolution, mode = jax.tree.map(
-            lambda leaf: jnp.zeros((n_arcs, *leaf.shape), leaf.dtype), (like, mode)
-        )
-        return Log(limit, jnp.zeros((), jnp.int32), flights, zero, number, resolution, mode)
+        last = Remembered(course.phase, course.work, course.mode) if events.remembers else None
+        resolution = jax.tree.map(lambda leaf: jnp.zeros((n_arcs, *leaf.shape), leaf.dtype), like)
+        # Arcs that are never flown have a phase that may be computed with.
+        last = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (n_arcs, *leaf.shape)), last)
+        return Log(limit, jnp.zeros((), jnp.int32), flights, zero, number, resolution, last)
 
     def full(self) -> Bool[Array, ""]:
         return self.arc >= self.flights.shape[0]
 
-    def write(self, case: Case, duration: Float[Array, ""], event: Event, mode: Mode) -> Log:
+    def write(
+        self, case: Case, duration: Float[Array, ""], event: Event, flight: Remembered
+    ) -> Log:
         """The log after an iteration. Each slot is written by comparison: a scatter would leave
         the loop's fused kernels."""
         here = (jnp.arange(self.flights.shape[0], dtype=jnp.int32) == self.arc) & case.accept
@@ -69,18 +85,18 @@ class Log(eqx.Module):
             jnp.where(before_step, duration, self.duration),
             jnp.where(before_step, number.astype(self.event.dtype), self.event),
             self.resolution,
-            None if self.mode is None else _written(here, self.mode, mode),
+            None if self.remembered is None else _written(here, self.remembered, flight),
         )
 
     def write_resolution(self, resolution: Resolution, mode: Mode, happens: Bool[Array, ""]) -> Log:
         """Writes the resolution of the event that ended the last arc, if one did, and the mode
         after it."""
         here = (jnp.arange(self.flights.shape[0], dtype=jnp.int32) == self.arc - 1) & happens
-        return dataclasses.replace(
-            self,
-            resolution=_written(here, self.resolution, resolution),
-            mode=None if self.mode is None else _written(here, self.mode, mode),
-        )
+        remembered = self.remembered
+        if remembered is not None:
+            remembered = remembered._replace(mode=_written(here, remembered.mode, mode))
+        resolution = _written(here, self.resolution, resolution)
+        return dataclasses.replace(self, resolution=resolution, remembered=remembered)
 
 
 def is_impact(number: Int[Array, "..."]) -> Bool[Array, "..."]:

@@ -19,12 +19,19 @@ from jaxtyping import Array, Bool, Float, Int
 from ..bodies import Phase
 from ..contact import AbstractContacts
 from ..flows import AbstractFlow
-from ..math.autodiff import Differential, is_moving, keep_rule, linear_solve, sparse_jvp
+from ..math.autodiff import (
+    Differential,
+    at_values,
+    is_moving,
+    keep_rule,
+    linear_solve,
+    sparse_jvp,
+)
 from ..math.materialize import compute_once, opaque_one
 from ..math.rarely import if_any, where_any
 from .course import Course
 from .events import AbstractEvents, Event, Mode, Resolution
-from .log import WHOLE
+from .log import WHOLE, Remembered
 from .recorder import Times
 from .time_grid import TimeGrid
 
@@ -42,12 +49,17 @@ class Logged(NamedTuple):
 
     number: Int[Array, ""]
     resolution: Resolution
-    mode: Mode  # at the end, where that is remembered
+    remembered: Remembered | None
 
     @property
     def happens(self) -> Bool[Array, ""]:
         """Whether there is an event."""
         return self.number >= 0
+
+    @property
+    def mode(self) -> Mode:
+        """At the end, where that is remembered."""
+        return None if self.remembered is None else self.remembered.mode
 
     @property
     def within_step(self) -> Bool[Array, ""]:
@@ -94,7 +106,11 @@ def fly_to_event(
         logged: the event at its end.
         scene, course: the world and where it is.
     """
-    end = _fly(scheme, logged, planned, scene, course)
+    last = logged.remembered
+    if last is None:
+        end = _fly(scheme, logged, planned, scene, course)
+    else:
+        end = _Arrival(last.phase, None, last.work, last.mode)
     return _reset(logged, end, planned, scene, course)
 
 
@@ -244,7 +260,7 @@ class _Arrival(NamedTuple):
     """The end of a flight, before anything happens there."""
 
     phase: Phase
-    contacts: AbstractContacts | None
+    contacts: AbstractContacts | None  # None where none can be, or they have not been found again
     work: Float[Array, ""] | None
     mode: Mode
 
@@ -256,8 +272,10 @@ def _fly(
     events = logged.at(scene.events)
     t = course.time(scene.grid)
     end = events.flow(scheme, t, duration, course.phase, course.mode, logged.mode)
-    contacts = events.contacts_after(end, t + duration)
-    return _Arrival(end.phase, contacts, end.work, end.mode)
+    contacts, phase = events.contacts_after(end, t + duration), end.phase
+    if logged.remembered is not None:
+        phase = at_values(logged.remembered.phase, phase)
+    return _Arrival(phase, contacts, end.work, end.mode)
 
 
 @jax.jit
@@ -276,11 +294,11 @@ def _happened(
     logged: Logged, end: _Arrival, duration: Float[Array, ""], scene: Scene, course: Course
 ) -> tuple[Phase, Mode]:
     t = course.time(scene.grid) + duration
-    events = logged.at(scene.events)
-    event = logged.event(events, end.contacts)
-    after = events.reset(
-        t, end.phase, end.contacts, event, logged.resolution, end.mode, logged.mode
-    )
+    events, contacts = logged.at(scene.events), end.contacts
+    if contacts is None:
+        contacts = events.contacts(t, end.phase)
+    event = logged.event(events, contacts)
+    after = events.reset(t, end.phase, contacts, event, logged.resolution, end.mode, logged.mode)
     return after.phase, after.mode
 
 

@@ -22,7 +22,7 @@ from .course import Course, Status
 from .detectors import Trial
 from .events import AbstractEvents, Event, Reset
 from .impact_events import AbstractImpacts
-from .log import Log, no_event
+from .log import Log, Remembered, no_event
 from .progress import report
 from .recorder import Times
 from .results import Code
@@ -167,7 +167,7 @@ def _iteration(plan: Plan, grid: TimeGrid, events: AbstractEvents, carry: _Carry
     inspected = tree_where(anew, fresh, inspection.state)
     log = carry.log
     if log is not None:
-        log = log.write(case, trial, event, mode)
+        log = log.write(case, trial, event, Remembered(end, flight.work, mode))
     if plan.progress:
         report(course.step, grid)
     kept = None if before is None else tree_where(accept, contacts, before)
