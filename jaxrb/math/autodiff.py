@@ -123,6 +123,17 @@ def as_moving(primals: Any, tangents: Any) -> Any:
     return jax.tree.map(of, primals, tangents)
 
 
+def no_tangents(tree: Any) -> Any:
+    """Tangents of what does not change."""
+
+    def of(leaf: Array) -> Array | np.ndarray:
+        if _is_smooth(leaf):
+            return jnp.zeros_like(leaf)
+        return np.zeros(leaf.shape, jax.dtypes.float0)
+
+    return jax.tree.map(of, tree)
+
+
 def at_values(values: Any, computed: Any) -> Any:
     """Numbers that were computed again, with their derivatives, at the values that they had."""
 

@@ -20,12 +20,11 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from ..exec.one_kernel import in_one_kernel
 from ..math import tree_where
-from ..math.autodiff import as_moving, keep_rule, sparse_jvp
+from ..math.autodiff import as_moving, keep_rule, no_tangents, sparse_jvp
 from ..math.rarely import any_of_batch, if_any
 from .course import Course, Status
 from .forward import forward, is_wanted
@@ -108,16 +107,7 @@ def _(program, primals, tangents):
         partial(_replay, program, found), (scene, course), (dscene, dcourse)
     )
     (end, outputs), (dend, doutputs) = replayed, dreplayed
-    return (end, found.status, outputs), (dend, _no_tangents(found.status), doutputs)
-
-
-def _no_tangents(tree):
-    def of(leaf: Array) -> Array | np.ndarray:
-        if jnp.issubdtype(leaf.dtype, jnp.floating):
-            return jnp.zeros_like(leaf)
-        return np.zeros(leaf.shape, jax.dtypes.float0)
-
-    return jax.tree.map(of, tree)
+    return (end, found.status, outputs), (dend, no_tangents(found.status), doutputs)
 
 
 def _compiled(backend: Backend, function: Callable, *arguments) -> Any:

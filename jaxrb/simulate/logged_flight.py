@@ -25,6 +25,7 @@ from ..math.autodiff import (
     is_moving,
     keep_rule,
     linear_solve,
+    no_tangents,
     sparse_jvp,
 )
 from ..math.materialize import compute_once, opaque_one
@@ -106,11 +107,10 @@ def fly_to_event(
         logged: the event at its end.
         scene, course: the world and where it is.
     """
-    last = logged.remembered
-    if last is None:
+    if logged.remembered is None:
         end = _fly(scheme, logged, planned, scene, course)
     else:
-        end = _Arrival(last.phase, None, last.work, last.mode)
+        end = _Arrival.found(logged.remembered, None)
     return _reset(logged, end, planned, scene, course)
 
 
@@ -123,7 +123,8 @@ def _(scheme, primals, tangents):
     """
     planned, late, logged, scene, course = primals
     dplanned, _, _, dscene, dcourse = tangents
-    duration = keep_rule(partial(_located, scheme))(*primals)
+    located = keep_rule(partial(_located, scheme))(*primals)
+    duration = located.duration
     if isinstance(dplanned, SymbolicZero):
         dplanned = jnp.zeros_like(planned)
     fly = partial(_fly, scheme, logged)
@@ -139,11 +140,11 @@ def _(scheme, primals, tangents):
     matters = logged.happens | late | is_moving(dscene.grid)
     flight = Differential(fly, (duration, *given), (still, *dgiven))
     # The differentiated flight is the longest part of a derivative where contacts last: then it
-    # stands in the program once, in a loop over what is given and the duration. Of others two
-    # copies are faster.
-    once = scene.events.remembers
-    if once:
-        end, begun = fly(duration, *given), None
+    # stands in the program once, in a loop over what is given and the duration, and its end is as
+    # it was found. Of others two copies are faster.
+    if located.end is not None:
+        t, events = course.time(scene.grid) + duration, logged.at(scene.events)
+        end, begun = _Arrival.found(located.end, events.contacts(t, located.end.phase)), None
     else:
         end, begun = flight.value_and_push([None, *flight.directions[1:]])
     dend = flight.tree(flight.no_change())
@@ -245,15 +246,26 @@ def _located(
     logged: Logged,
     scene: Scene,
     course: Course,
-) -> Float[Array, ""]:
-    """The duration that `fly_to_event` returns, for its rule."""
-    return planned
+) -> _Located:
+    """The duration that `fly_to_event` returns and the end that is remembered, for its rule."""
+    return _Located(planned, logged.remembered)
 
 
 @partial(_located.defjvp, symbolic_zeros=True)
 def _(scheme, primals, tangents):
+    _, _, logged, *_ = primals
     end, dend = sparse_jvp(partial(fly_to_event, scheme), primals, tangents)
-    return end.duration, dend.duration
+    last = logged.remembered
+    if last is None:
+        return _Located(end.duration, None), _Located(dend.duration, None)
+    dmode = no_tangents(last.mode)
+    changed = last._replace(phase=dend.before, work=dend.work, mode=dmode)
+    return _Located(end.duration, last), _Located(dend.duration, changed)
+
+
+class _Located(NamedTuple):
+    duration: Float[Array, ""]
+    end: Remembered | None
 
 
 class _Arrival(NamedTuple):
@@ -263,6 +275,11 @@ class _Arrival(NamedTuple):
     contacts: AbstractContacts | None  # None where none can be, or they have not been found again
     work: Float[Array, ""] | None
     mode: Mode
+
+    @staticmethod
+    def found(last: Remembered, contacts: AbstractContacts | None) -> _Arrival:
+        """As it was found."""
+        return _Arrival(last.phase, contacts, last.work, last.mode)
 
 
 @jax.jit  # it is differentiated in two ways, and so is what happens after it: traced once for both
