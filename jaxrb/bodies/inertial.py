@@ -26,7 +26,7 @@ from ..math.principal import PrincipalAxes
 from ..math.small import stack_inertia
 from .joints.pin import Pin
 from .phase import Phase
-from .rigid_body import RigidBody
+from .rigid_body import RigidBody, all_centered
 
 
 class Pivot(eqx.Module):
@@ -62,7 +62,7 @@ class Inertial(eqx.Module):
         With `principal` their principal axes are found, too.
         """
         mass = jnp.stack([body.mass for body in bodies])
-        inertia = stack_inertia([body.inertia_tensor() for body in bodies])
+        inertia = stack_inertia([body.inertia_tensor() for body in all_centered(bodies)])
         pivot = _pivot(mass, inertia, pins) if any(pin is not None for pin in pins) else None
         # Only the numbers: which bodies are pinned has no precision.
         numbers, rest = eqx.partition(Inertial(mass, inertia, pivot), eqx.is_inexact_array)

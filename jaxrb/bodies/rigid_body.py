@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
@@ -12,6 +14,7 @@ from jaxtyping import Array, Bool, Float
 from .._text import readable
 from .._validate import known, real_array, require, require_positive
 from ..math import Diag3, InertiaTensor, Sym3, Vec3
+from ..math.alike import alike, stacked_results
 from ..shapes import AbstractSolid, Placed
 
 # By how much of the sum of the other two a principal moment may exceed it. No solid does, but
@@ -128,6 +131,20 @@ class RigidBody(eqx.Module):
         inertia = self.centered().inertia
         assert inertia is not None
         return Diag3(Vec3.of(inertia)) if inertia.ndim == 1 else Sym3.of(inertia)
+
+
+def all_centered(bodies: Sequence[RigidBody]) -> list[RigidBody]:
+    """`centered` of each body; of those alike with one piece of program."""
+    found: list[RigidBody] = list(bodies)
+    for group in alike(bodies):
+        if len(group) == 1 or bodies[group[0]].inertia is not None:
+            own = [bodies[k].centered() for k in group]
+        else:
+            row = stacked_results(RigidBody.centered, [bodies[k] for k in group])
+            own = [jax.tree.map(lambda leaf, k=k: leaf[k], row) for k in range(len(group))]
+        for k, body in zip(group, own, strict=True):
+            found[k] = body
+    return found
 
 
 def _check_inertia(inertia: Array) -> None:

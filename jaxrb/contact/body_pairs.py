@@ -16,6 +16,7 @@ from ..bodies import Phase
 from ..math import Quat, Vec3, cross, direction, dot, norm, rotate, rotate_inverse, zeros_like
 from .base import AbstractContactSet, Gaps, partners_vary
 from .clearance import Clearance, Reach, Separation, View
+from .collider_of import Recipe, made_together
 from .colliders import AbstractCollider, PolytopeCollider
 from .narrow_phase import may_fail, patch, separation
 from .patches import n_places
@@ -286,21 +287,29 @@ def reach(collider: AbstractCollider) -> Reach:
 
 
 class Kinds:
-    """Pairs of colliders, sorted by what can be stacked."""
+    """Pairs of colliders that are yet to be made, sorted by what can be stacked."""
 
     def __init__(self):
         self._kinds: dict[tuple, list] = {}
+        self._forms: dict[tuple, tuple] = {}
 
-    def add(
-        self, colliders: tuple[AbstractCollider, AbstractCollider], contact: Any, *more: Any
-    ) -> None:
+    def add(self, recipes: tuple[Recipe, Recipe], contact: Any, *more: Any) -> None:
         """A contact, by its colliders and by what else must be equal."""
-        leaves, structure = jax.tree.flatten(colliders)
-        kind = structure, *(leaf.shape for leaf in leaves), *more
-        self._kinds.setdefault(kind, []).append((contact, colliders))
+        kind = (*map(self._form, recipes), *more)
+        self._kinds.setdefault(kind, []).append((contact, recipes))
+
+    def _form(self, recipe: Recipe) -> tuple:
+        """The structure of a collider and the shapes of its arrays."""
+        leaves, structure = jax.tree.flatten(recipe.solid)
+        key = recipe.make, structure, *map(jnp.shape, leaves)
+        if key not in self._forms:
+            found, form = jax.tree.flatten(jax.eval_shape(recipe.make, recipe.solid))
+            self._forms[key] = form, *(leaf.shape for leaf in found)
+        return self._forms[key]
 
     def stacked(self) -> Iterator[tuple[tuple[AbstractCollider, AbstractCollider], tuple]]:
         """The colliders of each kind, stacked, and its contacts."""
         for entries in self._kinds.values():
-            contacts, colliders = zip(*entries, strict=True)
-            yield jax.tree.map(lambda *leaves: jnp.stack(leaves), *colliders), contacts
+            contacts, recipes = zip(*entries, strict=True)
+            first, second = zip(*recipes, strict=True)
+            yield (made_together(first), made_together(second)), contacts

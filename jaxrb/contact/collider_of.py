@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from types import UnionType
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..math import Quat, Vec3, cross, dot, norm, rotate
+from ..math.alike import alike, stacked_results
 from ..shapes import (
     AbstractSolid,
     Box,
@@ -55,36 +58,21 @@ class _Pose(NamedTuple):
 def collider(solid: AbstractSolid) -> AbstractCollider:
     """The collider of a solid that is no union."""
     core, pose, radius = _unwrap(solid)
-    match core:
-        case Sphere():
-            found = SphereCollider(pose.position, radius + core.radius * pose.scale)
-        case Point():
-            found = SphereCollider(pose(Vec3.of(core.position)), radius)
-        case Ellipsoid():
-            axes = Vec3.of(core.semi_axes * pose.scale)
-            found = EllipsoidCollider(axes, pose.position, pose.turn, radius)
-        case Capsule():
-            found = _segment(core, pose, radius + core.radius * pose.scale)
-        case Cylinder():
-            zero = jnp.zeros_like(core.radius)
-            found = _frustum(pose, zero, core.half_height, core.radius, core.radius, radius)
-        case Cone():
-            zero, half = jnp.zeros_like(core.radius), core.height / 2
-            found = _frustum(pose, half, half, core.radius, zero, radius)
-        case Box():
-            found = _polytope(*_box(core), pose, radius)
-        case ConvexPolyhedron():
-            found = _polytope(*_polyhedron(core), pose, radius)
-        case Intersection() | Difference() | Implicit():
-            whole = Placed(Scaled(core, pose.scale), pose.position.array(), pose.turn.array())
-            found = SearchedCollider(components(prepare(whole, near=True)), radius)
-        case _:
-            found = DistanceCollider.of(solid)
-    return found
+    for kinds, _, make in _MAKERS:
+        if isinstance(core, kinds):
+            return make(core, pose, radius)
+    return DistanceCollider.of(solid)
 
 
-def with_outlines(found: AbstractCollider, solid: AbstractSolid) -> AbstractCollider:
+def collider_type(solid: AbstractSolid) -> type[AbstractCollider]:
+    """Of which kind its collider is."""
+    core = _core(solid)
+    return next((kind for kinds, kind, _ in _MAKERS if isinstance(core, kinds)), DistanceCollider)
+
+
+def outlined(solid: AbstractSolid) -> AbstractCollider:
     """The collider of a solid; one with faces with their outlines, to lie on them."""
+    found = collider(solid)
     if isinstance(found, FrustumCollider):
         return dataclasses.replace(found, outlined=True)
     if not isinstance(found, PolytopeCollider):
@@ -100,11 +88,47 @@ def with_outlines(found: AbstractCollider, solid: AbstractSolid) -> AbstractColl
     return dataclasses.replace(found, outlines=outlines)
 
 
+class Recipe(NamedTuple):
+    """A collider that is yet to be made, of a solid."""
+
+    solid: AbstractShape
+    make: Callable[[Any], AbstractCollider]
+
+    def made(self) -> AbstractCollider:
+        """The collider."""
+        return self.make(self.solid)
+
+
+def made_together(recipes: Sequence[Recipe]) -> AbstractCollider:
+    """Colliders of one form, stacked; each solid's is made once, in however many pairs it is."""
+    distinct = {(id(solid), make): Recipe(solid, make) for solid, make in recipes}
+    place = {key: k for k, key in enumerate(distinct)}
+    own, order, found = list(distinct.values()), [], []
+    by_make: dict[Callable, list[int]] = {}
+    for k, recipe in enumerate(own):
+        by_make.setdefault(recipe.make, []).append(k)
+    for make, numbers in by_make.items():
+        for group in alike([own[k].solid for k in numbers]):
+            members = [numbers[k] for k in group]
+            order += members
+            found.append(stacked_results(make, [own[k].solid for k in members]))
+    row = jax.tree.map(lambda *leaves: jnp.concatenate(leaves), *found)
+    wanted = np.argsort(order)[[place[id(solid), make] for solid, make in recipes]]
+    if np.array_equal(wanted, np.arange(len(order))):
+        return row
+    return jax.tree.map(lambda leaf: leaf[wanted], row)
+
+
 def kind(shape: AbstractShape) -> str:
     """The name of a shape, moved, scaled and rounded or not."""
+    return type(_core(shape)).__name__
+
+
+def _core(shape: AbstractShape) -> AbstractShape:
+    """What is moved, scaled and rounded."""
     while isinstance(shape, Rounded | Scaled | Placed):
         shape = shape.shape
-    return type(shape).__name__
+    return shape
 
 
 def _unwrap(solid: AbstractSolid) -> tuple[AbstractSolid, _Pose, Float[Array, ""]]:
@@ -163,8 +187,18 @@ def _frustum(
     )
 
 
+def _cylinder(core: Cylinder, pose: _Pose, radius: Array) -> FrustumCollider:
+    zero = jnp.zeros_like(core.radius)
+    return _frustum(pose, zero, core.half_height, core.radius, core.radius, radius)
+
+
+def _cone(core: Cone, pose: _Pose, radius: Array) -> FrustumCollider:
+    zero, half = jnp.zeros_like(core.radius), core.height / 2
+    return _frustum(pose, half, half, core.radius, zero, radius)
+
+
 def _segment(capsule: Capsule, pose: _Pose, radius: Array) -> PolytopeCollider:
-    half = capsule.half_length
+    half, radius = capsule.half_length, radius + capsule.radius * pose.scale
     zero, none, no_face = (jnp.zeros_like(half, shape=shape) for shape in [(2,), (1,), (0,)])
     ends = pose(Vec3(zero, zero, jnp.stack([-half, half])))
     start, end = (jax.tree.map(lambda leaf, k=k: leaf[k : k + 1], ends) for k in range(2))
@@ -172,7 +206,15 @@ def _segment(capsule: Capsule, pose: _Pose, radius: Array) -> PolytopeCollider:
     return PolytopeCollider(ends, start, end - start, flat, flat, no_faces, no_face, radius)
 
 
-def _box(box: Box):
+def _box(core: Box, pose: _Pose, radius: Array) -> PolytopeCollider:
+    return _polytope(*_features_of_box(core), pose, radius)
+
+
+def _polyhedron(core: ConvexPolyhedron, pose: _Pose, radius: Array) -> PolytopeCollider:
+    return _polytope(*_features_of_polyhedron(core), pose, radius)
+
+
+def _features_of_box(box: Box):
     """Corners; edges by their ends and the normals beside them; faces."""
     half, dtype = Vec3.of(box.half_extents), box.half_extents.dtype
     signs = np.array(np.meshgrid(*[(-1.0, 1.0)] * 3)).reshape(3, -1).T
@@ -197,9 +239,9 @@ def _box(box: Box):
     return scaled(signs), (scaled(start), scaled(end), fixed(left), fixed(right)), normals
 
 
-def _polyhedron(solid: ConvexPolyhedron):
-    """Like `_box`. Each edge belongs to two triangles, which run along it in opposite directions;
-    n vertices have at most 3 n - 6 edges."""
+def _features_of_polyhedron(solid: ConvexPolyhedron):
+    """Like those of a box. Each edge belongs to two triangles, which run along it in opposite
+    directions; n vertices have at most 3 n - 6 edges."""
     assert solid.faces is not None
     faces, vertices = solid.faces, solid.vertices
     n_edges = 3 * len(vertices) - 6
@@ -226,7 +268,7 @@ def _polyhedron(solid: ConvexPolyhedron):
 
 
 def _box_outlines(box: Box) -> Vec3:
-    """In the order of the faces of `_box`."""
+    """In the order of the faces of `_features_of_box`."""
     around = np.array([(1.0, 1.0), (-1.0, 1.0), (-1.0, -1.0), (1.0, -1.0)])
     signs = np.zeros((6, 4, 3))
     for face in range(6):
@@ -277,3 +319,36 @@ def _polyhedron_outlines(solid: ConvexPolyhedron) -> Vec3:
 
 def _at(tree, index: tuple):
     return jax.tree.map(lambda leaf: leaf[index], tree)
+
+
+def _ball(core: Sphere, pose: _Pose, radius: Array) -> SphereCollider:
+    return SphereCollider(pose.position, radius + core.radius * pose.scale)
+
+
+def _point(core: Point, pose: _Pose, radius: Array) -> SphereCollider:
+    return SphereCollider(pose(Vec3.of(core.position)), radius)
+
+
+def _ellipsoid(core: Ellipsoid, pose: _Pose, radius: Array) -> EllipsoidCollider:
+    axes = Vec3.of(core.semi_axes * pose.scale)
+    return EllipsoidCollider(axes, pose.position, pose.turn, radius)
+
+
+def _searched(core: AbstractSolid, pose: _Pose, radius: Array) -> SearchedCollider:
+    whole = Placed(Scaled(core, pose.scale), pose.position.array(), pose.turn.array())
+    return SearchedCollider(components(prepare(whole, near=True)), radius)
+
+
+# Of kinds of cores the collider, and how it is made of a core, its pose and the radius by which it
+# is rounded. All others are known by their distance alone.
+_MAKERS: tuple[tuple[type | UnionType, type[AbstractCollider], Callable[..., Any]], ...] = (
+    (Sphere, SphereCollider, _ball),
+    (Point, SphereCollider, _point),
+    (Ellipsoid, EllipsoidCollider, _ellipsoid),
+    (Capsule, PolytopeCollider, _segment),
+    (Cylinder, FrustumCollider, _cylinder),
+    (Cone, FrustumCollider, _cone),
+    (Box, PolytopeCollider, _box),
+    (ConvexPolyhedron, PolytopeCollider, _polyhedron),
+    (Intersection | Difference | Implicit, SearchedCollider, _searched),
+)

@@ -182,10 +182,10 @@ def _between(
         radius = jnp.stack([ball.radius for ball in balls.values()])
         sets.append(BallContacts(radius, min(balls), n_obstacles))
         left = {key: pair for key, pair in left.items() if key not in every}
-    kinds = Kinds()
+    kinds, pieces = Kinds(), [solid.pieces() for solid in solids]
     for pair in left.values():
-        for a in solids[pair[0]].pieces():
-            for b in solids[pair[1]].pieces():
+        for a in pieces[pair[0]]:
+            for b in pieces[pair[1]]:
                 kinds.add(prepare(a, b, standing=standing), pair)
     for colliders, own in kinds.stacked():
         each = tuple(pair for pair in own for _ in range(n_points(colliders)))

@@ -11,13 +11,14 @@ each other. The normal points into the first.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from ..math import Quat, Vec3, direction, rotate, rotate_inverse, tree_where
 from ..shapes import AbstractSolid
-from .collider_of import collider, kind, with_outlines
+from .collider_of import Recipe, collider, collider_type, kind, outlined
 from .colliders import (
     AbstractCollider,
     DistanceCollider,
@@ -42,29 +43,30 @@ def prepare(
     place: str = "World.pairs",
     *,
     standing: bool = False,
-) -> tuple[AbstractCollider, AbstractCollider]:
-    """The colliders in which two solids, none of them a union, are compared.
+) -> tuple[Recipe, Recipe]:
+    """How the colliders are made in which two solids, none of them a union, are compared.
 
     With `standing` those of two solids with faces have their outlines, for `patch`.
 
     Raises:
         ValueError: naming the place, if the closest points of such a pair are not known.
     """
-    a, b = collider(first), collider(second)
-    if isinstance(a, SphereCollider) and not isinstance(b, SphereCollider | SearchedCollider):
-        b = DistanceCollider.of(second)
-    if isinstance(b, SphereCollider) and not isinstance(a, SphereCollider | SearchedCollider):
-        a = DistanceCollider.of(first)
-    if _rule(a, b) is None and _rule(b, a) is None:
-        names = " and a ".join(map(kind, (first, second)))
+    solids = first, second
+    makes: list[Callable[[Any], AbstractCollider]] = [collider, collider]
+    types = [collider_type(solid) for solid in solids]
+    for own, other in ((1, 0), (0, 1)):
+        if types[other] is SphereCollider and types[own] not in (SphereCollider, SearchedCollider):
+            types[own], makes[own] = DistanceCollider, DistanceCollider.of
+    if tuple(types) not in _RULES and tuple(types[::-1]) not in _RULES:
+        names = " and a ".join(map(kind, solids))
         raise ValueError(
             f"{place}: the closest points of a {names} are not known. Spheres can touch "
             "every solid; ellipsoids, boxes, polyhedra, capsules, cylinders, cones, and these "
             "rounded, each other."
         )
-    if standing and isinstance(a, Outlined) and isinstance(b, Outlined):
-        return with_outlines(a, first), with_outlines(b, second)
-    return a, b
+    if standing and all(issubclass(own, Outlined) for own in types):
+        makes = [outlined, outlined]
+    return Recipe(first, makes[0]), Recipe(second, makes[1])
 
 
 def patch(first: AbstractCollider, second: AbstractCollider, shift: Vec3, turn: Quat) -> Patch:

@@ -46,7 +46,7 @@ from .body_pairs import (
     reach,
 )
 from .clearance import Clearance, Separation, View
-from .collider_of import collider, kind
+from .collider_of import Recipe, collider, collider_type, kind
 from .colliders import (
     AbstractCollider,
     DistanceCollider,
@@ -225,15 +225,16 @@ def with_obstacles(
     movers: list[Moving] = []
     kinds = Kinds()
     solids = [body.centered_shape() for body in bodies]
+    parts = [solid.pieces() for solid in solids]
     for number, mover, piece in _pieces(obstacles):
         place = f"World.obstacles[{number}]"
         if isinstance(piece, HalfSpace):
             planes[mover is not None].append((number, piece))
             movers += [] if mover is None else [mover]
         else:
-            for body, solid in enumerate(solids):
-                for colliders in _colliders(solid, piece, place, standing):
-                    kinds.add(colliders, ((body, number), mover), mover is None)
+            for body, (solid, own) in enumerate(zip(solids, parts, strict=True)):
+                for recipes in _recipes(solid, own, piece, place, standing):
+                    kinds.add(recipes, ((body, number), mover), mover is None)
     sets: list[AbstractContactSet] = []
     for own in _alike(solids, standing):
         few = [bodies[body] for body in own.bodies]
@@ -303,28 +304,32 @@ def _parts(obstacle: AbstractShape) -> Iterator[AbstractShape]:
             yield obstacle
 
 
-def _colliders(
-    body: AbstractSolid, obstacle: AbstractShape, place: str, standing: bool
-) -> list[tuple[AbstractCollider, AbstractCollider]]:
-    """The colliders of all contacts of a body with a piece of an obstacle that is no half-space.
+def _recipes(
+    body: AbstractSolid,
+    parts: Sequence[AbstractSolid],
+    obstacle: AbstractShape,
+    place: str,
+    standing: bool,
+) -> list[tuple[Recipe, Recipe]]:
+    """How the colliders are made of all contacts of a body, a union of parts, with a piece of an
+    obstacle that is no half-space.
 
     Raises:
         ValueError: naming both, if their gap cannot be computed.
     """
     if not isinstance(obstacle, Complement):
         assert isinstance(obstacle, AbstractSolid)
-        return [prepare(part, obstacle, place, standing=standing) for part in body.pieces()]
-    hole, parts = obstacle.shape, body.pieces()
+        return [prepare(part, obstacle, place, standing=standing) for part in parts]
+    hole = obstacle.shape
     if _convex(hole):
         try:
             parts = body.strictly_convex_parts()
         except ValueError:  # it has none, as a cylinder
             parts = ()
-    balls = [collider(part) for part in parts]
     if (
-        not balls
+        not parts
         or not _exact(hole, inside=True)
-        or any(not isinstance(b, SphereCollider) for b in balls)
+        or any(collider_type(part) is not SphereCollider for part in parts)
     ):
         raise ValueError(
             f"{place}: the gap between {_a(body)} and a cavity in the shape of {_a(hole)} "
@@ -332,7 +337,8 @@ def _colliders(
             "boxes, polyhedra and these rounded in every convex one; all bodies in boxes and "
             "polyhedra. Spheres can also touch the Difference of a solid and any hole."
         )
-    return [(ball, DistanceCollider.of(obstacle)) for ball in balls]
+    wall = Recipe(obstacle, DistanceCollider.of)
+    return [(Recipe(part, collider), wall) for part in parts]
 
 
 def _has_planes(shape: AbstractSolid) -> bool:

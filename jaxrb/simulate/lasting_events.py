@@ -46,9 +46,8 @@ class Touching(eqx.Module):
     @staticmethod
     def start(scene: Scene, t, phase: Phase) -> Touching:
         """Nothing is held yet."""
-        rows = scene.rows(t, phase)
-        nothing = scene.nothing(rows)
-        no = jnp.zeros(rows.gap.shape, bool)
+        nothing = scene.no_impulse(t, phase)
+        no = jnp.zeros(nothing.contact.shape[1:], bool)
         return Touching(no, Impulses.nothing(nothing), nothing)
 
 

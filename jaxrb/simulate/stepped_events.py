@@ -56,7 +56,7 @@ class Variational(AbstractScheme):
         return held_scene_of(system)
 
     def nothing(self, scene, t, phase):
-        none = scene.nothing(scene.rows(t, phase))
+        none = scene.no_impulse(t, phase)
         if scene.joints is None:
             return Struck.nothing(none)
         return Joined(none, Impulses.nothing(none))
@@ -75,7 +75,7 @@ class Theta(AbstractScheme):
         return scene_of(system)
 
     def nothing(self, scene, t, phase):
-        none = scene.nothing(scene.rows(t, phase))
+        none = scene.no_impulse(t, phase)
         velocity = jnp.zeros((6, phase.position.x.shape[0]), phase.position.x.dtype)
         return Moved(velocity, none, None if scene.joints is None else no_shift(scene, phase))
 
@@ -113,7 +113,7 @@ class SteppedContacts(AbstractEvents):
 
     def initial_mode(self, t, phase):
         scene = self.scheme.scene(self.system)
-        contact = scene.nothing(scene.rows(t, phase)).contact
+        contact = scene.no_impulse(t, phase).contact
         return Carried(self.scheme.nothing(scene, t, phase), contact, jnp.zeros((), bool))
 
     def flow(self, scheme, t, duration, phase, mode: Carried, known=None, contacts=None):

@@ -16,7 +16,7 @@ from jaxtyping import Array, Bool, Float, Int
 from ..bodies import AbstractLoad, ConstantForce, Dynamics, Inertial, Motor, Phase, State
 from ..bodies.forces import joint_loads
 from ..bodies.joints.rows import JointRows
-from ..bodies.rigid_body import possible_inertia
+from ..bodies.rigid_body import all_centered, possible_inertia
 from ..bodies.state import UNIT_TOLERANCE, check_bodies, from_phase, to_phase
 from ..contact import AbstractContactSet, AtHalfSpaces, JointLimits, Moving, Travel, all_contacts
 from ..impact import AbstractContactLaw, Frictionless
@@ -122,7 +122,7 @@ def build(
     numbers = jax.tree.map(lambda leaf: leaf.astype(dtype), numbers)
     world, state = eqx.combine(numbers, indices)
     order = body_order(world)
-    bodies = [world.bodies[i].centered() for i in order]
+    bodies = all_centered([world.bodies[i] for i in order])
     pins = [world.pins[i] if pivots else None for i in order]
     inertial = Inertial.of(bodies, dtype, pins, principal=principal)
     place = np.argsort(order)

@@ -192,6 +192,10 @@ class Scene(eqx.Module):
         own = direction[..., np.array(self.turning.sources)]
         return direction.at[..., end - own.shape[-1] : end].set(own)
 
+    def no_impulse(self, t, phase: Phase) -> Impulse:
+        """Of as many contacts and rows of joints as there are; finds no contacts."""
+        return self.nothing(jax.eval_shape(self.rows, t, phase))
+
     def nothing(self, rows: ContactRows) -> Impulse:
         """No impulse."""
         return Impulse(jnp.zeros_like(rows.drift), self.along_joint_rows())

@@ -13,10 +13,10 @@ from helpers import before_releases, differences, quick_jit
 from scipy.optimize import minimize
 from scipy.spatial.transform import Rotation
 from test_manifolds import measured as patches
-from test_narrow_phase import BOX, CAPSULE, POLYHEDRON, distance_from
+from test_narrow_phase import BOX, CAPSULE, POLYHEDRON, colliders_of, distance_from
 
 import jaxrb as rb
-from jaxrb.contact.narrow_phase import patch, prepare, separation
+from jaxrb.contact.narrow_phase import patch, separation
 from jaxrb.math import Quat, Vec3
 
 CYLINDER, CONE = rb.Cylinder(0.3, 0.4), rb.Cone(0.35, 0.6)
@@ -87,7 +87,7 @@ def poses(number, scale, seed):
 
 
 def measured(first, second):
-    colliders = prepare(first, second)
+    colliders = colliders_of(first, second)
 
     @jax.jit
     @jax.vmap
@@ -226,7 +226,7 @@ def test_known_gaps():
 
 def numbers(first, second):
     """Gap, normal and point, of a shift and a quaternion, to be differentiated."""
-    colliders = prepare(first, second)
+    colliders = colliders_of(first, second)
 
     def of(x):
         found = separation(*colliders, Vec3.of(x[:3]), Quat.of(x[3:]).normalized())
@@ -369,7 +369,7 @@ def test_least_gap_of_a_patch_is_that_of_the_solids(first, second):
 @pytest.mark.long
 def test_a_patch_can_be_differentiated():
     """By pose, tilted and flat; against differences where it is tilted."""
-    colliders = prepare(TABLE, CYLINDER, standing=True)
+    colliders = colliders_of(TABLE, CYLINDER, standing=True)
 
     @jax.jit
     def of(x):

@@ -11,10 +11,19 @@ import pytest
 from helpers import before_releases, differences
 from scipy.spatial import ConvexHull
 from scipy.spatial.transform import Rotation
-from test_narrow_phase import BOX, CAPSULE, MOVED, POLYHEDRON, TETRAHEDRON, corners, minkowski_gap
+from test_narrow_phase import (
+    BOX,
+    CAPSULE,
+    MOVED,
+    POLYHEDRON,
+    TETRAHEDRON,
+    colliders_of,
+    corners,
+    minkowski_gap,
+)
 
 import jaxrb as rb
-from jaxrb.contact.narrow_phase import patch, prepare
+from jaxrb.contact.narrow_phase import patch
 from jaxrb.lie import quaternion as quaternions
 from jaxrb.math import Quat, Vec3, rotate_inverse
 from jaxrb.simulate.system import build, partners
@@ -31,7 +40,7 @@ ROUND = rb.Rounded(rb.Box((0.4, 0.3, 0.2)), 0.07)
 
 def measured(first, second):
     """Gaps, normals and points on both, of stacked poses, in NumPy; one program for all."""
-    colliders = prepare(first, second, standing=True)
+    colliders = colliders_of(first, second, standing=True)
 
     @jax.jit
     @jax.vmap
@@ -328,7 +337,7 @@ def test_derivatives(name):
         for k, part in zip(numbers, parts, strict=True):
             own[k] = part.reshape(leaves[k].shape)
         (one, other), shift, quaternion = jax.tree.unflatten(structure, own)
-        colliders = prepare(one, other, standing=True)
+        colliders = colliders_of(one, other, standing=True)
         found = patch(*colliders, Vec3.of(shift), Quat.of(quaternion).normalized())
         vectors = jnp.stack([v.array() for v in (found.normal, *found.points)])
         return jnp.concatenate([found.gap, vectors.reshape(-1)])
@@ -483,7 +492,7 @@ def test_faces_that_touch_are_so_whatever_the_round_off():
     """Their edges cross to round-off: how far they are apart there may be computed in two ways, as
     nothing and as some. Poses of two cubes of which one is the other moved along a face."""
     rng, n = np.random.default_rng(0), 8192
-    colliders = prepare(rb.Box((0.1, 0.1, 0.1)), rb.Box((0.1, 0.1, 0.1)), standing=True)
+    colliders = colliders_of(rb.Box((0.1, 0.1, 0.1)), rb.Box((0.1, 0.1, 0.1)), standing=True)
     turn = Rotation.random(n, random_state=rng)
     aside = np.insert(rng.uniform(-0.19, 0.19, (n, 2)), 0, 0.2, axis=1)
     aside[::3, 1:] = 0.03, 0.02
@@ -537,7 +546,7 @@ def test_what_is_open_changes_as_the_distance_of_the_solids():
     """The end of a capsule that stands on a face, tilted by some degrees, is the closest point and
     a corner, and the place of the closest point is open. Which of both it is, round-off may say
     otherwise in another program: so both gaps have one derivative."""
-    colliders = prepare(rb.Box((0.5, 0.3, 0.2)), rb.Capsule(0.1, 0.4), standing=True)
+    colliders = colliders_of(rb.Box((0.5, 0.3, 0.2)), rb.Capsule(0.1, 0.4), standing=True)
     tilts = np.radians([1.0, 4.0, 8.0, 20.0])[:, None]
     turns = Rotation.from_rotvec(tilts * [0.6, 0.8, 0]).as_quat(scalar_first=True)
 

@@ -53,9 +53,14 @@ def minkowski_gap(first, second, shift, turn):
     return distance - r - s
 
 
+def colliders_of(first, second, *, standing=False):
+    """In which two solids are compared."""
+    return tuple(recipe.made() for recipe in prepare(first, second, standing=standing))
+
+
 def placed(first, second):
     """The separation as a function of shift and quaternion, in JAX."""
-    colliders = prepare(first, second)
+    colliders = colliders_of(first, second)
 
     @jax.jit
     def of(shift, quaternion):
