@@ -54,7 +54,7 @@ from .outlines import (
     length_across,
     unit,
 )
-from .separating_axis import Axes, along_best, pick, pick_each, size_of
+from .separating_axis import Heights, pick, pick_each, separate, size_of
 
 # The slope below which a line lies on its ends.
 _LOW = 0.2
@@ -84,14 +84,15 @@ class _Corners(NamedTuple):
 
 def contact_patch(a: PolytopeCollider, b: PolytopeCollider) -> Patch:
     """The contact points of two polytopes in one frame, with outlines."""
-    axes, n_a, n_b = Axes.of(a, b), len(a.offset), len(b.offset)
+    heights, n_a, n_b = Heights.of(a, b), len(a.offset), len(b.offset)
     size = jax.lax.stop_gradient(size_of(a, b))
+    normals, separations = heights.axes(a, b)
     planes = [
-        (_between(axes.normal, start, end), axes.separation[start:end])
+        (_between(normals, start, end), separations[start:end])
         for start, end in ((n_a, n_a + n_b), (0, n_a))
         if start < end
     ]
-    return _patch(a, b, along_best(a, b, axes), planes, size)
+    return _patch(a, b, separate(a, b, heights), planes, size)
 
 
 def round_patch(a: Outlined, b: Outlined, exact: Separation) -> Patch:

@@ -13,10 +13,11 @@ from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
-from ..math import Vec3, cross, direction, dot, norm
+from ..math import Vec3, cross, direction, dot, norm, tree_where
 from ..math.materialize import compute_once
+from ..math.rarely import if_any
 from ..math.safe import safe_divide
 from .colliders import PolytopeCollider, Separation
 
@@ -26,33 +27,21 @@ Tree = TypeVar("Tree")
 _NEARLY = 0.1
 
 
-class Axes(NamedTuple):
-    """The directions along which two polytopes may be furthest apart.
+class Heights(NamedTuple):
+    """Of the corners of two polytopes over the planes of each other's faces; faces lead."""
 
-    Those of the faces of the first, of the second, of all pairs of edges, and one more.
-    """
-
-    normal: Vec3  # (n_axes,), unit, into the first
-    separation: Float[Array, " n_axes"]  # along it [m]
-    over_a: Float[Array, "n_faces_a n_vertices_b"]  # heights of corners over faces [m]
+    over_a: Float[Array, "n_faces_a n_vertices_b"]  # [m]
     over_b: Float[Array, "n_faces_b n_vertices_a"]
-    edges: Edges
 
     @staticmethod
-    def of(a: PolytopeCollider, b: PolytopeCollider) -> Axes:
+    def of(a: PolytopeCollider, b: PolytopeCollider) -> Heights:
         """Of two polytopes in one frame."""
-        over_a, over_b = _heights(a, b.vertices), _heights(b, a.vertices)
-        edges = _edges(a, b)
-        candidates = [
-            (-a.normal, jnp.min(over_a, axis=1)),
-            (b.normal, jnp.min(over_b, axis=1)),
-            (edges.normal, edges.separation),
-        ]
-        across = edges.closest()
-        extent = jnp.min(dot(across, a.vertices)) - jnp.max(dot(across, b.vertices))
-        candidates.append((_with_axis(across), extent[None]))
-        values = jnp.concatenate([jax.lax.stop_gradient(value) for _, value in candidates])
-        return Axes(_join([n for n, _ in candidates]), values, over_a, over_b, edges)
+        return Heights(_heights(a, b.vertices), _heights(b, a.vertices))
+
+    def axes(self, a: PolytopeCollider, b: PolytopeCollider) -> tuple[Vec3, Float[Array, " n"]]:
+        """The normals of all faces, those of the first turned into it, and the separations."""
+        least = jnp.concatenate([jnp.min(over, axis=1) for over in self])
+        return _join([-a.normal, b.normal]), jax.lax.stop_gradient(least)
 
 
 def between_polytopes(a: PolytopeCollider, b: PolytopeCollider) -> Separation:
@@ -60,34 +49,80 @@ def between_polytopes(a: PolytopeCollider, b: PolytopeCollider) -> Separation:
 
     Where the closest points are many, the middle of the corners of the set of them is taken.
     """
-    return along_best(a, b, Axes.of(a, b))
+    return separate(a, b, Heights.of(a, b))
 
 
-def along_best(a: PolytopeCollider, b: PolytopeCollider, axes: Axes) -> Separation:
-    """The separation of two polytopes whose axes are known."""
-    over_a, over_b, edges = axes.over_a, axes.over_b, axes.edges
-    best = jnp.argmax(axes.separation)
-    normal = pick(axes.normal, best)
+def separate(a: PolytopeCollider, b: PolytopeCollider, heights: Heights) -> Separation:
+    """The separation of two polytopes whose heights over each other are known.
 
+    Most of the work is that of the edges, all of each with all of the other. Where a corner of one
+    is on a face of the other, or as far before it as that face separates both, nothing can separate
+    them more: then, if that holds in all of a batch, no edges are looked at.
+    """
+    normals, separations = heights.axes(a, b)
+    if not len(separations):
+        return _by_edges(a, b, heights)
+    best = jnp.argmax(separations)
+    along, touching = _along(a, b, heights, pick(normals, best))
+    # Of solids that penetrate each other edges may say that they do so by less.
+    near = _near(a, b)
+    known = jnp.any(touching) & (pick(separations, best) >= -near)
+
+    def by_edges(a, b, heights, along):
+        return tree_where(known, along, _by_edges(a, b, heights))
+
+    return if_any(~known, by_edges, lambda a, b, heights, along: along, a, b, heights, along)
+
+
+def _by_edges(a: PolytopeCollider, b: PolytopeCollider, heights: Heights) -> Separation:
+    """Along the best of all axes: the normals of faces, the common normals of all pairs of edges,
+    and the direction from one to the other of their closest points."""
+    edges = _edges(a, b)
+    across = edges.closest()
+    extent = jnp.min(dot(across, a.vertices)) - jnp.max(dot(across, b.vertices))
+    of_faces, separations = heights.axes(a, b)
+    normals = _join([of_faces, edges.normal, _with_axis(across)])
+    others = jax.lax.stop_gradient((edges.separation, extent[None]))
+    best = jnp.argmax(jnp.concatenate([separations, *others]))
+    return _along(a, b, heights, pick(normals, best), edges)[0]
+
+
+def _along(
+    a: PolytopeCollider,
+    b: PolytopeCollider,
+    heights: Heights,
+    normal: Vec3,
+    edges: Edges | None = None,
+) -> tuple[Separation, Bool[Array, " n_corners"]]:
+    """The separation along a normal, and which corners of both, those of the second first, are
+    closest to the other solid: with edges, so may be the points where these cross."""
     top, bottom = dot(normal, a.vertices), dot(normal, b.vertices)
     lowest = pick(a.vertices, jnp.argmin(top))
     highest = pick(b.vertices, jnp.argmax(bottom))
     depth = dot(normal, lowest - highest)
 
-    level, size = jax.lax.stop_gradient((depth, size_of(a, b)))
-    near = 32 * jnp.finfo(depth.dtype).eps * size
+    level, near = jax.lax.stop_gradient(depth), _near(a, b)
     # Corners that, moved along the normal, belong to the other.
-    inner_a = over_a + level * dot(a.normal, normal)[:, None]
-    inner_b = over_b - level * dot(b.normal, normal)[:, None]
+    inner_a = heights.over_a + level * dot(a.normal, normal)[:, None]
+    inner_b = heights.over_b - level * dot(b.normal, normal)[:, None]
     touches_a = (bottom >= jnp.max(bottom) - near) & (_greatest(inner_a) <= near)
     touches_b = (top <= jnp.min(top) + near) & (_greatest(inner_b) <= near)
-    meet = edges.distance <= jnp.abs(level) + near
-    points = _join([b.vertices, a.vertices - normal * depth, edges.on_b])
-    active = jnp.concatenate([touches_a, touches_b, meet]).astype(depth.dtype)
+    points, touching = [b.vertices, a.vertices - normal * depth], [touches_a, touches_b]
+    if edges is not None:
+        points.append(edges.on_b)
+        touching.append(edges.distance <= jnp.abs(level) + near)
+    active = jnp.concatenate(touching).astype(depth.dtype)
     number = jnp.sum(active)
-    middle = jax.tree.map(lambda p: jnp.sum(active * p) / jnp.maximum(number, 1.0), points)
+    middle = jax.tree.map(lambda p: jnp.sum(active * p) / jnp.maximum(number, 1.0), _join(points))
     point = jax.tree.map(lambda m, h: jnp.where(number > 0, m, h), middle, highest)
-    return Separation(depth - a.radius - b.radius, normal, point + normal * b.radius)
+    found = Separation(depth - a.radius - b.radius, normal, point + normal * b.radius)
+    return found, jnp.concatenate([touches_a, touches_b])
+
+
+def _near(a: PolytopeCollider, b: PolytopeCollider) -> Float[Array, ""]:
+    """The round-off of heights [m]."""
+    size = jax.lax.stop_gradient(size_of(a, b))
+    return 32 * jnp.finfo(size.dtype).eps * size
 
 
 class Edges(NamedTuple):
@@ -119,13 +154,13 @@ def _edges(a: PolytopeCollider, b: PolytopeCollider) -> Edges:
         left, right = columns(a.left), columns(a.right)
         # The normals of b at its edge are on both sides of the plane normal to the edge of a.
         bounds &= dot(e, left) * dot(e, right) < 0
-        normal = _along(normal, -(left + right))
+        normal = _towards(normal, -(left + right))
     if b.has_faces:
         left, right = rows(b.left), rows(b.right)
         bounds &= dot(d, left) * dot(d, right) < 0
         if a.has_faces:
             bounds &= dot(normal, left + right) > 0
-        normal = _along(normal, left + right)
+        normal = _towards(normal, left + right)
     if not (a.has_faces or b.has_faces):
         bounds = jnp.zeros_like(bounds)  # segments without thickness do not penetrate
     normal = compute_once(normal / jnp.where(length > 0, length, 1.0))
@@ -188,7 +223,7 @@ def _greatest(heights: Float[Array, "n_faces n_points"]) -> Float[Array, " n_poi
     return jnp.max(heights, axis=0)
 
 
-def _along(vector: Vec3, direction: Vec3) -> Vec3:
+def _towards(vector: Vec3, direction: Vec3) -> Vec3:
     """A vector turned around where it points against a direction."""
     return vector * jnp.where(dot(vector, direction) < 0, -1.0, 1.0)
 

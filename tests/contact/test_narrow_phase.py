@@ -98,6 +98,20 @@ def poses(n, scale, seed):
         yield rng.normal(size=3) * scale, quaternion, np.asarray(quaternions.to_matrix(quaternion))
 
 
+def test_a_pose_alone_has_the_separation_it_has_in_a_batch():
+    """Alone edges are looked at where a corner is on no face, in a batch wherever that is so in
+    one of its poses: faces on faces, corners over faces, edges, and boxes in each other."""
+    of, few = placed(BOX, BOX), list(poses(60, 0.6, seed=5))
+    flat = [(np.array([0.1, 0.05, z]), few[3][1], None) for z in (0.4, 0.41, 0.39)]
+    shift, quaternion, _ = zip(*few, *flat, strict=True)
+    shift, quaternion = jnp.array(shift), jnp.array(quaternion)
+    together = jax.vmap(of)(shift, quaternion)
+    alone = [jnp.stack(x) for x in zip(*map(of, shift, quaternion), strict=True)]
+    assert 10 < jnp.sum(together[0] > 0) < 53
+    for found, own in zip(together, alone, strict=True):
+        np.testing.assert_allclose(found, own, rtol=0, atol=1e-14)
+
+
 @pytest.mark.parametrize(
     ("first", "second"),
     [
