@@ -189,8 +189,9 @@ class LastingContacts(AbstractEvents):
 
     def contact_impulse(self, scheme, t, duration, phase):
         flown = self.flow(scheme, t, duration, phase, self.initial_mode(t, phase))
-        impulses = flown.mode.impulses
-        contact = impulses.start.contact + impulses.end.contact
+        scene = self._scene
+        rows, after = scene.rows(t, phase), scene.rows_of(flown.contacts, flown.phase)
+        contact = flown.mode.impulses.of_contacts(rows, after, scene)
         return contact[:, : self._n_contacts], flown.error <= 1
 
     def lasting(self, mode: Touching, like):

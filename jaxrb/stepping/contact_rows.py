@@ -26,6 +26,9 @@ from .along_joints import Rubbing
 from .rows import WORLD, Links, Rows
 from .tolerances import Tolerances
 
+# Of the height of normals at which the tangents change their signs.
+_TURNED = -0.65
+
 
 class Turning(eqx.Module):
     """What resists rolling, about both tangents of a contact, and spinning about its normal.
@@ -343,9 +346,13 @@ def stacked(vector: Vec3) -> Float[Array, "3 n"]:
 
 def frame(normal: Vec3) -> tuple[Vec3, Vec3, Vec3]:
     """The normal and two tangents, right-handed, without a branch that a pole needs (Duff et al.,
-    "Building an orthonormal basis, revisited", 2017)."""
+    "Building an orthonormal basis, revisited", 2017).
+
+    Where they change their signs is far from level and upright normals: at those of walls, of which
+    round-off says whether they look up, impulses of the step before would be none of this one.
+    """
     x, y, z = normal.x, normal.y, normal.z
-    sign = jnp.where(z >= 0, 1.0, -1.0).astype(z.dtype)
+    sign = jnp.where(z >= _TURNED, 1.0, -1.0).astype(z.dtype)
     a = -1 / (sign + z)
     b = x * y * a
     first = Vec3(1 + sign * x * x * a, sign * b, -sign * x)

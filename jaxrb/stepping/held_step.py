@@ -32,7 +32,7 @@ from ..math import tree_where
 from ..math.autodiff import keep_rule, sparse_jvp
 from .cone import ConeProblem
 from .cone_solver import search
-from .contact_rows import pushed
+from .contact_rows import ContactRows, pushed
 from .displaced import Displaced, displaced_by, displacing_problem, of_held, started
 from .residual import residual_at
 from .scene import Impulse, Scene
@@ -63,6 +63,18 @@ class Impulses(NamedTuple):
     def nothing(none: Impulse) -> Impulses:
         """Of no step, with no impulses."""
         return Impulses(none, none, jnp.zeros((), bool))
+
+    def of_contacts(
+        self, rows: ContactRows, after: ContactRows, scene: Scene
+    ) -> Float[Array, "3 n_contacts"]:
+        """What contacts have in all, along their axes at the start.
+
+        Args:
+            rows, after: at the start and at the end.
+            scene: of the step.
+        """
+        normal, friction = self.end.contact[0], scene.seen_from(rows, after, self.end.contact)
+        return self.start.contact + friction.at[0].set(normal)
 
     def lasting(self, held) -> Impulses:
         """Without those of contacts that are not held."""
