@@ -261,7 +261,7 @@ def nested(z):
 
 def separations(shape, radius):
     """Of a shape from balls, by their centres."""
-    forms = narrow_phase.prepare(shape, rb.Sphere(radius))
+    forms = [recipe.made() for recipe in narrow_phase.prepare(shape, rb.Sphere(radius))]
 
     def of(center):
         still = Quat.of(jnp.array([1.0, 0.0, 0.0, 0.0], center.dtype))
