@@ -53,8 +53,11 @@ def impulses_for(
         return jnp.where(held, change / motion.inverse_mass, 0.0)
     compliance = motion.inverse_mass * jnp.finfo(change.dtype).eps ** (1 / 3)
 
+    # What is not held has an equation of its own, so that the matrix is symmetric: of what is asked
+    # of it in reverse mode nothing acts on what is held.
     def operator(impulse):
-        return jnp.where(held, response(contacts, impulse, inertial), 0.0)
+        acting = jnp.where(held, impulse, 0.0)
+        return jnp.where(held, response(contacts, acting, inertial), impulse)
 
     def solve(matvec, change):
         def refine(_, impulse):

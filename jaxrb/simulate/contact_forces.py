@@ -61,8 +61,7 @@ def contact_forces(
 
     Impacts in that step are not seen, but with `MoreauJean(impacts="stepped")`, where they are
     part of it. Many points that share a load do so in one of many ways; what they give together
-    is unique. Forces are not differentiated: their derivatives are zero. Those of the motion are
-    whole; a change of momentum tells that of a force.
+    is unique, and so are its derivatives.
 
     Args:
         world, state: the bodies, and where they are and how they move.

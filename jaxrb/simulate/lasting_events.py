@@ -168,9 +168,7 @@ class LastingContacts(AbstractEvents):
     def flow(self, scheme, t, duration, phase, mode: Touching, known=None, contacts=None):
         contacts = self.contacts(t, phase) if contacts is None else contacts
         assert contacts is not None
-        rows = self._scene.rows_of(contacts, phase)
-        slow = jnp.abs(self._speed(rows, phase)) <= self._slow(t, phase, rows)
-        held = self._closed(t, contacts, phase) & slow if known is None else known.held
+        held = self._held(t, contacts, phase) if known is None else known.held
         fly = held_flight(self._scene, scheme, self._height(t, phase))
         arguments = (t, duration, phase, contacts, dataclasses.replace(mode, held=held), known)
         if self.system.joints is not None:
@@ -188,11 +186,12 @@ class LastingContacts(AbstractEvents):
         return fly
 
     def contact_impulse(self, scheme, t, duration, phase):
-        flown = self.flow(scheme, t, duration, phase, self.initial_mode(t, phase))
-        scene = self._scene
-        rows, after = scene.rows(t, phase), scene.rows_of(flown.contacts, flown.phase)
-        contact = flown.mode.impulses.of_contacts(rows, after, scene)
-        return contact[:, : self._n_contacts], flown.error <= 1
+        scene, contacts = self._scene, self.contacts(t, phase)
+        held = scene.resisted(self._held(t, contacts, phase))
+        start, before = (t, duration, phase, contacts, held), self.initial_mode(t, phase)
+        step = held_step(scheme, *start, before.impulses, scene, self._height(t, phase))
+        error = jnp.maximum(step.error, missed_part(step.residual))
+        return step.contact[:, : self._n_contacts], error <= 1
 
     def lasting(self, mode: Touching, like):
         return mode.held[: self._n_contacts].reshape(like.shape)
@@ -283,6 +282,12 @@ class LastingContacts(AbstractEvents):
     def _speed(self, rows: ContactRows, phase: Phase) -> Float[Array, " n_contacts"]:
         """The rates of the gaps [m/s]."""
         return rows.rates.velocity(velocities(phase, self.system.inertial))[0] - rows.drift[0]
+
+    def _held(self, t, contacts: AbstractContacts, phase: Phase) -> Bool[Array, " n_contacts"]:
+        """The contacts that take part in a flight."""
+        rows = self._scene.rows_of(contacts, phase)
+        slow = jnp.abs(self._speed(rows, phase)) <= self._slow(t, phase, rows)
+        return self._closed(t, contacts, phase) & slow
 
     def _closed(self, t, contacts: AbstractContacts, phase: Phase) -> Bool[Array, " n_contacts"]:
         height = jnp.maximum(self.gap_tolerance(contacts), self._height(t, phase))

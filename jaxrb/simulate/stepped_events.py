@@ -88,12 +88,10 @@ class Carried(eqx.Module):
 
     Attributes:
         found: what the last step has found, from which that of the next is sought.
-        contact: of contacts in the last step [N s].
         lost: whether the closest point of a contact was not found in it.
     """
 
     found: Any
-    contact: Float[Array, "3 n_contacts"]
     lost: Bool[Array, ""]
 
 
@@ -113,24 +111,26 @@ class SteppedContacts(AbstractEvents):
 
     def initial_mode(self, t, phase):
         scene = self.scheme.scene(self.system)
-        contact = scene.no_impulse(t, phase).contact
-        return Carried(self.scheme.nothing(scene, t, phase), contact, jnp.zeros((), bool))
+        return Carried(self.scheme.nothing(scene, t, phase), jnp.zeros((), bool))
 
     def flow(self, scheme, t, duration, phase, mode: Carried, known=None, contacts=None):
+        step = self._step(scheme, t, duration, phase, mode, known)
+        carried = Carried(jax.lax.stop_gradient(step.found), step.lost)
+        error = jnp.maximum(step.error, step.missed)
+        return Flown(step.phase, error, step.work, carried, step.missed <= 1)
+
+    def _step(self, scheme, t, duration, phase, mode: Carried, known: Carried | None) -> Stepped:
         scene = self.scheme.scene(self.system)
         restitution = scene.of_sources(scene.beside_contacts(self._restitution, 0.0))
         around = Surroundings(scene, restitution, self.tolerance)
         found = None if known is None else jax.lax.stop_gradient(known.found)
-        step = self.scheme.step(scheme, t, duration, phase, mode.found, around, found)
-        carried = Carried(*jax.lax.stop_gradient((step.found, step.contact)), step.lost)
-        error = jnp.maximum(step.error, step.missed)
-        return Flown(step.phase, error, step.work, carried, step.missed <= 1)
+        return self.scheme.step(scheme, t, duration, phase, mode.found, around, found)
 
     def contact_impulse(self, scheme, t, duration, phase):
-        flown = self.flow(scheme, t, duration, phase, self.initial_mode(t, phase))
+        step = self._step(scheme, t, duration, phase, self.initial_mode(t, phase), None)
         contacts = self.system.contacts
         n_contacts = 0 if contacts is None else contacts.number
-        return flown.mode.contact[:, :n_contacts], flown.error <= 1
+        return step.contact[:, :n_contacts], jnp.maximum(step.error, step.missed) <= 1
 
     def contacts(self, t, phase):
         return None

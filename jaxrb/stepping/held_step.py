@@ -87,6 +87,7 @@ class HeldStep(NamedTuple):
     phase: Phase
     contacts: AbstractContacts | None  # there, None where nothing can touch
     impulses: Impulses
+    contact: Float[Array, "3 n_contacts"]  # of contacts in the step, along their axes at its start
     error: Float[Array, ""]  # of the flight's equations, relative to the one allowed
     residual: Float[Array, ""]  # of the cone problems
     work: Float[Array, ""] | None
@@ -157,20 +158,29 @@ def _taken(flow, known: Impulses, given: _Given) -> HeldStep:
     """A step whose impulses are known."""
     t, duration, phase, contacts, held, scene, closed = given
     rows = scene.rows_of(contacts, phase)
-    _, displaced = started(flow, t, duration, phase, rows, held, known.start, scene)
+    start, displaced = started(flow, t, duration, phase, rows, held, known.start, scene)
     ending = _ending(displaced, held, duration, closed, scene)
-    return _arrived(displaced, ending, known, jnp.zeros_like(duration), scene)
+    impulses = known._replace(start=start)
+    return _arrived(rows, displaced, ending, impulses, jnp.zeros_like(duration), scene)
 
 
 def _arrived(
-    displaced: Displaced, ending: ConeProblem, known: Impulses, residual, scene: Scene
+    rows: ContactRows,
+    displaced: Displaced,
+    ending: ConeProblem,
+    known: Impulses,
+    residual,
+    scene: Scene,
 ) -> HeldStep:
     """The step after a flight, with the impulses at its end."""
     impulse, inertial = answer(ending, known.end), scene.dynamics.inertial
+    impulses = known._replace(end=impulse)
+    contact = impulses.of_contacts(rows, displaced.rows, scene)
     end = pushed(displaced.phase, ending.momentum(*impulse), inertial)
     work = displaced.dampers.work_until(end, impulse, scene)
     # Impulses leave bodies where they are, and so the contacts.
-    return HeldStep(end, displaced.contacts, known, displaced.error, residual, work)
+    around = contact, displaced.error, residual, work
+    return HeldStep(end, displaced.contacts, impulses, *around)
 
 
 def _ending(displaced: Displaced, held, duration, closed, scene: Scene) -> ConeProblem:
@@ -242,4 +252,4 @@ def _search(flow, known: Impulses, given: _Given) -> HeldStep:
     impulses, displaced, residual, *_ = jax.lax.while_loop(unfinished, turn, carry)
     impulses = impulses._replace(changed=impulses.changed & ~known.changed)
     ending = _ending(displaced, held, duration, closed, scene)
-    return _arrived(displaced, ending, impulses, residual, scene)
+    return _arrived(rows, displaced, ending, impulses, residual, scene)

@@ -78,8 +78,7 @@ def joined_step(
     arguments = (start, contacts, held, before.lasting, scene, height, known_lasting)
     step = held_step(flow, t, duration, *arguments)
     missed = jnp.maximum(residual, step.residual) / Tolerances.of(residual.dtype).allowed
-    after = scene.rows_of(step.contacts, step.phase)
-    contact = struck.contact + step.impulses.of_contacts(rows, after, scene)
+    contact = struck.contact + step.contact
     missed, lost = jax.lax.stop_gradient(missed), jnp.any(jnp.isnan(rows.gap))
     found = Joined(struck, step.impulses)
     return Stepped(step.phase, found, contact, step.error, missed, step.work, lost)

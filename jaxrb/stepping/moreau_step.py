@@ -128,7 +128,7 @@ def moreau_step(
     before = before._replace(impulse=start)
     arguments = (problem, mean, coming, rows.drift, before, known)
     held = jnp.any(active)
-    velocity, found, residual = if_any(held, _touched, _free, *arguments)
+    velocity, contact, found, residual = if_any(held, _touched, _free, *arguments)
     momentum = problem.times_mass(velocity)
     touched = dataclasses.replace(
         pulled, linear_momentum=Vec3(*momentum[:3]), angular_momentum=Vec3(*momentum[3:])
@@ -139,7 +139,7 @@ def moreau_step(
     work = None if dynamics.conservative else kick.work
     missed = jax.lax.stop_gradient(residual / Tolerances.of(residual.dtype).allowed)
     lost = jnp.any(jnp.isnan(rows.gap))
-    return Stepped(end, found, found.impulse.contact, error, missed, work, lost)
+    return Stepped(end, found, contact, error, missed, work, lost)
 
 
 def _redundant(rows: ContactRows, active) -> Bool[Array, " n_contacts"]:
@@ -154,18 +154,19 @@ def _redundant(rows: ContactRows, active) -> Bool[Array, " n_contacts"]:
 
 def _free(problem: ConeProblem, mean, coming, drift, before: Struck, known: Struck | None):
     none = Struck.nothing(jax.tree.map(jnp.zeros_like, before.impulse))
-    return problem.free, none, jnp.zeros((), coming.dtype)
+    return problem.free, none.impulse.contact, none, jnp.zeros((), coming.dtype)
 
 
 def _touched(problem: ConeProblem, mean, coming, drift, before: Struck, known: Struck | None):
-    """Velocities after contact, what was found, and the residual."""
+    """Velocities after contact, its impulses, what was found, and the residual."""
     if known is None:
         given = (problem, mean, coming, drift, before)
         found, residual = _search(*jax.lax.stop_gradient(given))
     else:
         found, residual = known, jnp.zeros((), coming.dtype)
     problem = _biased(problem, mean, found.in_the_mean)
-    return problem.velocity(*answer(problem, found.impulse)), found, residual
+    impulse = answer(problem, found.impulse)
+    return problem.velocity(*impulse), impulse.contact, found, residual
 
 
 def _search(

@@ -127,6 +127,7 @@ def theta_step(
         found, impulse = known.velocity, known.impulse
         residual = error = jnp.zeros_like(duration)
     velocity = _velocity(rule, found, impulse, start)
+    contact = answer(_linearized(rule, velocity, start), impulse).contact
     end, shift = moved(rule.theta, duration, phase, v, velocity, inertial), None
     if before.shift is not None:
         shifts = (before.shift, None if known is None else known.shift)
@@ -142,7 +143,7 @@ def theta_step(
     missed = residual / (1e-6 if jnp.finfo(residual.dtype).eps < 1e-10 else 1e-3)
     missed = jax.lax.stop_gradient(missed)
     lost, taken = jnp.any(jnp.isnan(rows.gap)), Moved(found, impulse, shift)
-    return Stepped(end, taken, impulse.contact, error, missed, work, lost)
+    return Stepped(end, taken, contact, error, missed, work, lost)
 
 
 def moved(

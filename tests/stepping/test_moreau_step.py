@@ -26,13 +26,13 @@ def test_what_rests_keeps_its_impulses():
     mode = events.initial_mode(jnp.zeros(()), phase)
     step = jax.jit(lambda *given: events.flow(LieVariational(), jnp.zeros(()), dt, *given))
 
-    impulse = jnp.zeros_like(mode.contact).at[0].set(WEIGHT * DT * (1 + 6e-13))
+    impulse = jnp.zeros_like(mode.found.impulse.contact).at[0].set(WEIGHT * DT * (1 + 6e-13))
     mode = eqx.tree_at(lambda mode: mode.found.impulse.contact, mode, impulse)
     impulses = [impulse]
     for _ in range(20):
         flown = step(phase, mode)
         phase, mode = flown.phase, flown.mode
-        impulses.append(mode.contact)
+        impulses.append(mode.found.impulse.contact)
         assert abs(phase.linear_momentum.z[0]) <= 2e-12 * WEIGHT * DT
     impulses = np.array(impulses)[:, 0, 0] / (WEIGHT * DT)
     assert np.sum(np.abs(np.diff(impulses)) > 1e-13) == 2
