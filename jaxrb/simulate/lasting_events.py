@@ -187,6 +187,7 @@ class LastingContacts(AbstractEvents):
 
     def contact_impulse(self, scheme, t, duration, phase):
         scene, contacts = self._scene, self.contacts(t, phase)
+        assert contacts is not None
         held = scene.resisted(self._held(t, contacts, phase))
         start, before = (t, duration, phase, contacts, held), self.initial_mode(t, phase)
         step = held_step(scheme, *start, before.impulses, scene, self._height(t, phase))

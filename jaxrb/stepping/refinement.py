@@ -86,6 +86,8 @@ def refined(inverse: Callable[[Flat], Flat], apply: Callable, right: tuple) -> t
     # What is left is no more exact than the terms that it is the difference of: in float32 that is
     # more than half of the digits where the solution is large.
     allowed = jnp.maximum(jnp.sqrt(round_off) * end.scale, _LEFT * round_off * _size(end.x))
+    # Beside what does not die away, the last of them have no digits left that could be wrong.
+    allowed = jnp.maximum(allowed, info.smallest_normal / round_off**2)
     known = end.change <= allowed
     return jax.tree.map(lambda leaf: jnp.where(known, leaf * unit, jnp.nan), (end.x, end.beside))
 

@@ -252,3 +252,51 @@ def test_refused():
         rb.Moving(1.0, shake)
     with pytest.raises(ValueError, match="no motion in this world takes arguments"):
         rb.simulate(rb.World([BALL]), state((0, 0, 1), (0, 0, 0)), METHOD, 1.0, args=(1,))
+
+
+class Belt(eqx.Module):
+    """It moves along x."""
+
+    speed: jax.Array
+
+    def __call__(self, t, args):
+        zero = jnp.zeros_like(t)
+        return jnp.stack([self.speed * t, zero, zero]), jnp.array([1.0, 0, 0, 0])
+
+
+@pytest.mark.slow
+def test_a_box_is_put_on_a_belt():
+    """It slides until it has the speed of the belt, v/(mu g), and is moved by v T - v^2/(2 mu g).
+    Then it lies still on it: how fast it goes has no derivative by friction, and that what is left
+    of it becomes ever smaller spoils none of the place."""
+    dt, steps = 0.01, 80
+
+    def run(numbers):
+        friction, speed = numbers
+        world = rb.World(
+            [rb.RigidBody(rb.Box((0.2, 0.15, 0.05)), 1.0)],
+            [rb.Moving(rb.HalfSpace(), Belt(speed))],
+            gravity=(0, 0, -G),
+            contact_law=rb.Coulomb(friction, 0.0),
+        )
+        zero = jnp.zeros((1, 3))
+        start = rb.State(zero.at[0, 2].set(0.05), jnp.eye(1, 4), zero, zero)
+        end = rb.simulate(world, start, rb.MoreauJean(dt), dt * steps, max_steps=steps).final
+        return jnp.stack([end.position[0, 0], end.velocity[0, 0]])
+
+    friction, speed = 0.3, 1.0
+    numbers = jnp.array([friction, speed])
+
+    compiled = quick_jit(run)
+    end = compiled(numbers)
+    changes = quick_jit(jax.jacfwd(run))(numbers).T
+    slides = speed / (friction * G)
+    # Of the step in which it ceases to slide, its square and its first power.
+    np.testing.assert_allclose(end, [steps * dt * speed - speed * slides / 2, speed], atol=1e-6)
+    by_friction, by_speed = changes
+    np.testing.assert_allclose(by_friction, [speed * slides / (2 * friction), 0.0], atol=2e-3)
+    np.testing.assert_allclose(by_speed, [steps * dt - slides, 1.0], atol=2e-3)
+    h = 1e-5
+    for change, d in zip(changes, h * np.eye(2), strict=True):
+        difference = (compiled(numbers + d) - compiled(numbers - d)) / (2 * h)
+        np.testing.assert_allclose(change, difference, atol=1e-8)

@@ -73,3 +73,24 @@ def test_what_is_given_and_what_comes_of_it(off, unit):
     x, (beside,) = solve_with_more(matrix, inverse, by_given, more, *numbers)
     np.testing.assert_allclose(x / unit, expected, atol=1e-12)
     np.testing.assert_allclose(beside / unit, found + more @ expected, atol=1e-12)
+
+
+@jax.jit
+def solve_in_few_numbers(matrix, inverse, right, kept, least):
+    """The inverse rounds up to the next multiple of a number, as if it were the least there is."""
+    rough = lambda x: jnp.ceil(inverse @ x / least) * least  # noqa: E731
+    return refined(rough, lambda _, x, kept: (matrix @ x, kept), ([kept], right, [kept]))
+
+
+@pytest.mark.parametrize(("dtype", "least"), [("float64", 1e-300), ("float32", 1e-30)])
+def test_what_dies_away_beside_what_does_not(dtype, least):
+    """A derivative that has become as small as numbers may be, of a place that keeps another: it
+    has few digits left or none, and is none that is not found."""
+    matrix, right, inverse = equations(5, 0.1, np.random.default_rng(4))
+    expected, kept = np.linalg.solve(matrix, right), np.ones(4)
+    for part in 10.0 ** np.arange(-2, 12):
+        numbers = (matrix, inverse, least * part * right, kept, least)
+        x, (beside,) = solve_in_few_numbers(*(jnp.asarray(each, dtype) for each in numbers))
+        error = np.asarray(x, float) / (least * part) - expected
+        assert (np.abs(error) <= 1e-4 + 10 / part).all()
+        np.testing.assert_array_equal(beside, kept)
