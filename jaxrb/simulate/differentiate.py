@@ -23,6 +23,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from ..exec.one_kernel import in_one_kernel
+from ..exec.uncollected import uncollected
 from ..math import tree_where
 from ..math.autodiff import as_moving, keep_rule, no_tangents, sparse_jvp
 from ..math.rarely import any_of_batch, if_any
@@ -91,6 +92,7 @@ def trajectory(
 
 
 @partial(trajectory.defjvp, symbolic_zeros=True)
+@uncollected
 def _(program, primals, tangents):
     scene, course, status = primals
     dscene, dcourse, _ = tangents

@@ -17,6 +17,7 @@ from jaxtyping import Array, Float
 from .._hosts import entry, first_of, spans_processes
 from .._validate import one_of, raise_inside, time_number
 from ..bodies import State
+from ..exec.uncollected import uncollected
 from .assemble import assemble
 from .contact_forces import forces_of
 from .method import AbstractMethod, Backend
@@ -92,10 +93,13 @@ def simulate(
     if not isinstance(state, State):
         raise ValueError(f"state must be a State; got {type(state).__name__}.")
     task = Task.of(world, state, method, t1, t0, save, args, max_steps, failed, backend)
-    shows = progress is not False and not traced((world, state, task.numbers))
+    inside = traced((world, state, task.numbers))
+    shows = progress is not False and not inside
     n_steps = int(task.numbers.grid.n_steps) if shows else 0
     with progress_bar(shows and progress, n_steps, "step"):
-        solution = _solve(world, state, task.numbers, task.program, shows)
+        # Inside a transformation nothing runs, and more is traced than `solve` is called for.
+        call = uncollected(_solve) if inside else _solve
+        solution = call(world, state, task.numbers, task.program, shows)
         if shows:
             jax.block_until_ready(solution)
     solution = task.trimmed(solution)
@@ -194,6 +198,7 @@ def _cut(parts, used: int, axis: int):
     return jax.tree.map(of, parts)
 
 
+@uncollected
 def solve(world: World, state: State, numbers: Numbers, program: Program, progress: bool = False):
     """The solution of one world; pure and traceable."""
     method, (leaves, structure) = program.method, program.args
