@@ -12,8 +12,9 @@ from jaxtyping import Array, Bool, Float
 
 from ..bodies import Phase
 from ..contact import AbstractContacts, AbstractContactSet
-from ..math import tree_where
+from ..math import dot, tree_where
 from ..math.rarely import if_any
+from ..math.safe import safe_sqrt
 from ..stepping.cone_solver import search
 from ..stepping.contact_rows import ContactRows, Turning, pushed, velocities
 from ..stepping.held_step import Impulses, held_step
@@ -291,7 +292,7 @@ class LastingContacts(AbstractEvents):
         return self._closed(t, contacts, phase) & slow
 
     def _closed(self, t, contacts: AbstractContacts, phase: Phase) -> Bool[Array, " n_contacts"]:
-        height = jnp.maximum(self.gap_tolerance(contacts), self._height(t, phase))
+        height = self.gap_tolerance(contacts) + self._height(t, phase)
         return self._scene.beside_contacts((contacts.gap <= height).reshape(-1), False)
 
     def _slow(self, t, phase: Phase, rows: ContactRows) -> Float[Array, " n_contacts"]:
@@ -302,9 +303,14 @@ class LastingContacts(AbstractEvents):
         return jax.lax.stop_gradient(jnp.maximum(0.5 * scale * _SHORT * self.dt, least))
 
     def _height(self, t, phase: Phase) -> Float[Array, ""]:
-        """How high it is, about [m]."""
+        """How high it is, about, or how far gaps are left open by a step that is solved as well as
+        it need be, as often in float32 where bodies are fast [m]."""
+        inertial = self.system.inertial
         scale = self.system.dynamics.acceleration_scale(t, phase)
-        return jax.lax.stop_gradient(0.125 * scale * (_SHORT * self.dt) ** 2)
+        v, omega = inertial.velocity(phase), inertial.angular_velocity(phase)
+        squared = dot(v, v) + dot(phase.angular_momentum, omega) / inertial.mass
+        solved = Tolerances.of(squared.dtype).accepted * safe_sqrt(jnp.max(squared)) * self.dt
+        return jax.lax.stop_gradient(jnp.maximum(0.125 * scale * (_SHORT * self.dt) ** 2, solved))
 
 
 def missed_part(residual: Float[Array, ""]) -> Float[Array, ""]:

@@ -186,8 +186,8 @@ def _arrived(
 def _ending(displaced: Displaced, held, duration, closed, scene: Scene) -> ConeProblem:
     """That of the velocities at the end, of the contacts held that are still closed."""
     rows = displaced.rows
-    # A gap is closed to its round-off, however low a bounce is that is none.
-    closed = jnp.maximum(closed, rows.round_off)
+    # A gap is closed to what its displacement is solved to, beside its round-off.
+    closed = closed + rows.round_off
     closed = held & (jax.lax.stop_gradient(rows.gap - closed) <= 0)
     bias = Impulse(displaced.turned - rows.drift, -displaced.rotors)
     half = 0.5 * duration
