@@ -98,7 +98,7 @@ def held_flight(scene: Scene, scheme, closed: Float[Array, ""]):
     Args:
         scene: the world.
         scheme: of free bodies.
-        closed: the largest gap of a closed contact [m].
+        closed: the largest gap of a closed contact, besides its round-off [m].
     """
 
     def fly(t, duration, phase, contacts, mode: Touching, known: Touching | None):
@@ -303,8 +303,8 @@ class LastingContacts(AbstractEvents):
         return jax.lax.stop_gradient(jnp.maximum(0.5 * scale * _SHORT * self.dt, least))
 
     def _height(self, t, phase: Phase) -> Float[Array, ""]:
-        """How high it is, about, or how far gaps are left open by a step that is solved as well as
-        it need be, as often in float32 where bodies are fast [m]."""
+        """How high a bounce is, about, that is none; or how far open a step leaves gaps that is
+        solved as well as it need be, as often in float32 where bodies are fast [m]."""
         inertial = self.system.inertial
         scale = self.system.dynamics.acceleration_scale(t, phase)
         v, omega = inertial.velocity(phase), inertial.angular_velocity(phase)

@@ -116,7 +116,7 @@ def held_step(
         held: which of them take part, of shape (n_contacts,).
         guess: impulses of the step before, from which those of this one are sought.
         scene: masses, loads and contacts.
-        closed: the largest gap of a closed contact [m].
+        closed: the largest gap of a closed contact, besides its round-off [m].
         known: the impulses of this step, if they have been found before.
     """
     flies = scene.acts(t, duration)
@@ -179,8 +179,8 @@ def _arrived(
     end = pushed(displaced.phase, ending.momentum(*impulse), inertial)
     work = displaced.dampers.work_until(end, impulse, scene)
     # Impulses leave bodies where they are, and so the contacts.
-    around = contact, displaced.error, residual, work
-    return HeldStep(end, displaced.contacts, impulses, *around)
+    there = displaced.contacts
+    return HeldStep(end, there, impulses, contact, displaced.error, residual, work)
 
 
 def _ending(displaced: Displaced, held, duration, closed, scene: Scene) -> ConeProblem:

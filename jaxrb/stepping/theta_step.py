@@ -127,6 +127,7 @@ def theta_step(
         found, impulse = known.velocity, known.impulse
         residual = error = jnp.zeros_like(duration)
     velocity = _velocity(rule, found, impulse, start)
+    # As it was found, with its derivatives.
     contact = answer(_linearized(rule, velocity, start), impulse).contact
     end, shift = moved(rule.theta, duration, phase, v, velocity, inertial), None
     if before.shift is not None:
