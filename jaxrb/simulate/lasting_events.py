@@ -12,9 +12,8 @@ from jaxtyping import Array, Bool, Float
 
 from ..bodies import Phase
 from ..contact import AbstractContacts, AbstractContactSet
-from ..math import dot, tree_where
+from ..math import tree_where
 from ..math.rarely import if_any
-from ..math.safe import safe_sqrt
 from ..stepping.cone_solver import search
 from ..stepping.contact_rows import ContactRows, Turning, pushed, velocities
 from ..stepping.held_step import Impulses, held_step
@@ -303,14 +302,10 @@ class LastingContacts(AbstractEvents):
         return jax.lax.stop_gradient(jnp.maximum(0.5 * scale * _SHORT * self.dt, least))
 
     def _height(self, t, phase: Phase) -> Float[Array, ""]:
-        """How high a bounce is, about, that is none; or how far open a step leaves gaps that is
-        solved as well as it need be, as often in float32 where bodies are fast [m]."""
-        inertial = self.system.inertial
+        """How high a bounce is, about, that is none, or by how much a step leaves gaps open [m]."""
         scale = self.system.dynamics.acceleration_scale(t, phase)
-        v, omega = inertial.velocity(phase), inertial.angular_velocity(phase)
-        squared = dot(v, v) + dot(phase.angular_momentum, omega) / inertial.mass
-        solved = Tolerances.of(squared.dtype).accepted * safe_sqrt(jnp.max(squared)) * self.dt
-        return jax.lax.stop_gradient(jnp.maximum(0.125 * scale * (_SHORT * self.dt) ** 2, solved))
+        bounce = jax.lax.stop_gradient(0.125 * scale * (_SHORT * self.dt) ** 2)
+        return jnp.maximum(bounce, self._scene.left_open(t, phase, self.dt))
 
 
 def missed_part(residual: Float[Array, ""]) -> Float[Array, ""]:

@@ -71,7 +71,7 @@ class ConeSolution(NamedTuple):
     reaction: Float[Array, " n_rows"]  # of joint rows [N s]
     residual: Float[Array, ""]
     turns: Int[Array, ""]
-    drifted: Bool[Array, ""]  # whether turns began with impulses that are nearly the answer
+    drifted: Bool[Array, ""]  # whether impulses that are nearly the answer have become better ones
 
 
 class _State(NamedTuple):
@@ -318,6 +318,7 @@ def _task(unpack, tolerances: Tolerances) -> Task:
         v = problem.velocity(impulse, reaction)
         turns, error = state.turns.astype(v.dtype), (problem.error / units.speed)[0]
         drifted = begun.residual <= jnp.maximum(tolerances.allowed, _DRIFT * error)
+        drifted &= residual < 0.5 * begun.residual
         return _pack((v, impulse, reaction, residual, turns, drifted))
 
     return Task(needed, start, turn, ended, finish)

@@ -34,7 +34,7 @@ from .cone import ConeProblem
 from .cone_solver import search
 from .contact_rows import ContactRows, pushed
 from .displaced import Displaced, displaced_by, displacing_problem, of_held, started
-from .residual import residual_at
+from .residual import Errors, missed_at
 from .scene import Impulse, Scene
 from .solve_cone import answer
 from .tolerances import Tolerances
@@ -49,10 +49,11 @@ class Impulses(NamedTuple):
     """Of a step, at its start and at its end [N s].
 
     Attributes:
-        changed: whether the step before had impulses that were nearly the answer. What these left
-            of gaps and velocities has been undone with these, which therefore leave as much again
-            in the next step: it keeps none that are not as exact as what it would find, or at rest
-            the same would happen again and again.
+        changed: whether the step began with impulses that were nearly the answer, and found better
+            ones. What the others had left of gaps and velocities it has undone with these, which
+            therefore leave as much again in the next step: that keeps none that are not as exact
+            as what it would find, or at rest the same would happen again and again. So it goes on
+            until a step has nothing to undo.
     """
 
     start: Impulse
@@ -208,11 +209,11 @@ def _search(flow, known: Impulses, given: _Given) -> HeldStep:
     # A flight that is not taken has no residual.
     taken = duration > 0
     time = jnp.where(taken, duration, 1.0)
-    error = (scene.round_off(rows, held, phase) / time)[None]
-    slip_error = rows.slip_error(phase) / time
+    largest = scene.round_off(rows, held, phase)[None]
+    errors = Errors(rows.round_off / time, rows.slip_error(phase) / time, largest / time)
     known = known.lasting(held)
     enough = jnp.where(known.changed, tolerances.reached, tolerances.kept).astype(time.dtype)
-    aim = jnp.where(known.changed, _EXACTLY * error, error)
+    aim = jnp.where(known.changed, _EXACTLY, 1.0).astype(time.dtype)
 
     def unfinished(carry):
         *_, ended, turns = carry
@@ -223,10 +224,9 @@ def _search(flow, known: Impulses, given: _Given) -> HeldStep:
         displaced = displaced_by(flow, start, t, duration, phase, rows, held, scene)
         displacing = displacing_problem(rows, start, displaced, (t, duration), phase, held, scene)
         # Displacements are no more exact than gaps: short flights have large rates of round-off.
-        displacing = dataclasses.replace(displacing, error=error)
-        *missed, units = residual_at(displacing, start.contact, start.joint, slip_error)
-        missed = jnp.stack(missed) - jnp.concatenate([aim, error]) / units.speed
-        missed, least = jnp.where(taken, jnp.maximum(missed, 0.0), 0.0)
+        displacing = dataclasses.replace(displacing, error=errors.least(held))
+        parts = missed_at(displacing, start.contact, start.joint, errors, aim)
+        missed, least = (jnp.where(taken, part, 0.0) for part in parts)
         # What comes no nearer has reached round-off: that of slips, too, which is not what is
         # aimed at, or bodies at rest would creep by it.
         settled = (least <= tolerances.accepted) & (missed > 0.5 * before)
@@ -250,6 +250,5 @@ def _search(flow, known: Impulses, given: _Given) -> HeldStep:
     no = jnp.zeros((), bool)
     carry = (known._replace(changed=no), nowhere, far, far, no, jnp.zeros((), jnp.int32))
     impulses, displaced, residual, *_ = jax.lax.while_loop(unfinished, turn, carry)
-    impulses = impulses._replace(changed=impulses.changed & ~known.changed)
     ending = _ending(displaced, held, duration, closed, scene)
     return _arrived(rows, displaced, ending, impulses, residual, scene)

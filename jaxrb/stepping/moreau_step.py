@@ -55,10 +55,23 @@ class Surroundings(eqx.Module):
     restitution: Float[Array, " n_contacts"]
     tolerance: float = eqx.field(static=True)
 
-    def closed(self, gap: Float[Array, " n_contacts"], rows: ContactRows):
-        """Which contacts are closed by a gap, of these rows or foreseen [m]."""
+    def closed(self, gap: Float[Array, " n_contacts"], rows: ContactRows, left_open):
+        """Which contacts are closed by a gap, of these rows or foreseen, and how far they are open
+        beyond their tolerance.
+
+        Steps leave gaps open by what they are not solved to, in float32 soon by more than the
+        tolerance. Such a contact would open, and what lies on it fall for a step; it is closed,
+        and may close its gap.
+
+        Args:
+            gap: [m].
+            rows: of the contacts.
+            left_open: by how much a step may leave a gap open [m].
+        """
         height = jnp.maximum(rows.round_off, self.tolerance)
-        return jax.lax.stop_gradient(gap) <= jax.lax.stop_gradient(height)
+        above = jax.lax.stop_gradient(jnp.maximum(gap - height, 0.0))
+        closed = above <= left_open
+        return closed, jnp.where(closed, above, 0.0)
 
 
 class Struck(NamedTuple):
@@ -115,10 +128,12 @@ def moreau_step(
     pulled = dataclasses.replace(kick.phase, linear_momentum=kick.phase.linear_momentum + weight)
     rows = scene.rows(t + half, middle)
     coming = rows.rates.velocity(velocities(middle, inertial)) - rows.drift
-    active = around.closed(rows.gap, rows) & scene.acts(t, duration)
+    closed, above = around.closed(rows.gap, rows, scene.left_open(t + half, middle, duration))
+    active = closed & scene.acts(t, duration)
     slow = 0.5 * duration * dynamics.acceleration_scale(t + half, middle)
     settling = _redundant(rows, active) & (coming[0] > -jax.lax.stop_gradient(slow))
-    normal = jnp.where(settling, 0.0, around.restitution * coming[0])
+    closing = above / jnp.where(duration > 0, duration, 1.0)
+    normal = jnp.where(settling, 0.0, around.restitution * coming[0]) + closing
     bias = scene.nothing(rows)._replace(contact=(-rows.drift).at[0].add(normal))
     problem = scene.problem(rows, pulled, bias, active)
     opening = jnp.where(coming[0] < 0, normal, coming[0])
@@ -196,7 +211,7 @@ def _search(
     no = jnp.zeros((), bool)
     carry = (before.impulse, jnp.full((), jnp.inf, coming.dtype), no, no, no)
     impulse, residual, in_the_mean, changed, _ = jax.lax.while_loop(unfinished, turn, carry)
-    return Struck(impulse, in_the_mean, changed & ~before.changed), residual
+    return Struck(impulse, in_the_mean, changed), residual
 
 
 def _biased(problem: ConeProblem, mean, in_the_mean) -> ConeProblem:

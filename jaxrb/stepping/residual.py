@@ -43,25 +43,52 @@ def _largest(problem: ConeProblem, units: Units, missed, q, w):
     return jnp.maximum(missed, jnp.max(jnp.abs(w), axis=0, initial=0.0))
 
 
-def residual_at(
-    problem: ConeProblem, impulse, reaction, slip_error: Float[Array, " n_contacts"]
-) -> tuple[Float[Array, ""], Float[Array, ""], Units]:
-    """Of impulses [N s], relative to the largest velocity of the problem; what of it is left if
-    slips have errors [m/s]; and its units.
+class Errors(NamedTuple):
+    """What round-off makes of the displacements of a step, per duration [m/s].
+
+    Each gap has its own error: others of the same bodies, to which places far away belong, may have
+    larger ones, and by these a contact would open.
+
+    Attributes:
+        gap, slip: of each contact.
+        largest: of gaps and joints, shape (1,).
+    """
+
+    gap: Float[Array, " n_contacts"]
+    slip: Float[Array, " n_contacts"]
+    largest: Float[Array, "1"]
+
+    def least(self, active: Bool[Array, " n_contacts"]) -> Float[Array, "1"]:
+        """Of the gaps of some contacts, and no more than the largest."""
+        gaps = jnp.where(active, self.gap, jnp.inf)
+        return jnp.minimum(self.largest, jnp.min(gaps, initial=jnp.inf))
+
+
+def missed_at(
+    problem: ConeProblem, impulse, reaction, errors: Errors, part
+) -> tuple[Float[Array, ""], Float[Array, ""]]:
+    """What displacements by impulses [N s] miss, relative to the largest velocity of the problem:
+    beyond a part of the errors of gaps and joints; and beyond all of them and those of slips.
 
     With linear pressures where faces slide, if these make it less: of an answer to no more than
     the error of the problem they may make more.
     """
     begun = Begun.of(problem, impulse, reaction)
     begun = if_any(begun.unsolved, _better_levelled, _as_it_is, problem, begun)
-    units, p, q, residual, _ = begun
+    units, p, q, *_ = begun
     _, u, w = velocities_of(problem, units, p, q)
-    error = slip_error / units.speed
-    slips = length(u[1:]) > error
-    u = u.at[1:].set(jnp.where(slips[None], u[1:], 0.0))
+    gap, slip, largest = (error / units.speed for error in errors)
+
+    def beyond(missed, part):
+        missed = missed.at[0].add(part * (largest - gap))
+        return _largest(problem, units, missed, q, w) - part * largest[0]
+
     missed = jnp.abs(natural_map(p, u, problem.friction))
-    missed = missed.at[1:].add(-error[None])
-    return residual, jnp.minimum(residual, _largest(problem, units, missed, q, w)), units
+    slips = length(u[1:]) > slip
+    u = u.at[1:].set(jnp.where(slips[None], u[1:], 0.0))
+    least = jnp.abs(natural_map(p, u, problem.friction)).at[1:].add(-slip[None])
+    least = jnp.minimum(beyond(missed, 1.0), beyond(least, 1.0))
+    return jnp.maximum(beyond(missed, part), 0.0), jnp.maximum(least, 0.0)
 
 
 class Begun(NamedTuple):

@@ -16,11 +16,13 @@ from ..bodies import Dynamics, Phase
 from ..bodies.forces import JointDampers, JointMotors
 from ..bodies.joints.rows import JointRows
 from ..contact import AbstractContacts
-from ..math import Vec3, norm
+from ..math import Vec3, dot, norm
+from ..math.safe import safe_sqrt
 from .along_joints import Dampers, Damping, Rotors, Rubbing
 from .cone import ConeProblem, inverse3
 from .contact_rows import ContactRows, Turning, inertia_arrays, stacked, velocities
 from .rows import Links, Rows
+from .tolerances import Tolerances
 from .yielding import Yielding, endless
 
 
@@ -342,6 +344,16 @@ class Scene(eqx.Module):
         arms = jnp.max(jnp.stack([jnp.max(norm(side.lever)) for side in sides]))
         size = jnp.max(norm(phase.position)) + arms
         return jnp.maximum(largest, 8 * jnp.finfo(size.dtype).eps * size)
+
+    def left_open(self, t, phase: Phase, duration) -> Float[Array, ""]:
+        """By how much a step may leave gaps open that is solved as well as it need be, in float32
+        more than gaps are exact [m]."""
+        scale, inertial = self.acceleration_scale(t, phase), self.dynamics.inertial
+        v, omega = inertial.velocity(phase), inertial.angular_velocity(phase)
+        squared = dot(v, v) + dot(phase.angular_momentum, omega) / inertial.mass
+        # About the unit of the velocities of the step's problems, and not less.
+        speed = 2 * (safe_sqrt(jnp.max(squared)) + scale * duration)
+        return jax.lax.stop_gradient(Tolerances.of(speed.dtype).allowed * speed * duration)
 
     def joint_rows(self, phase: Phase) -> Rows:
         """The rows of all joints."""

@@ -86,7 +86,7 @@ class Start(eqx.Module):
     duration: Float[Array, ""]
     phase: Phase
     rows: ContactRows  # at the start
-    returned: Float[Array, " n_contacts"]  # e u_n there [m/s]
+    returned: Float[Array, " n_contacts"]  # e u_n there, and what closes gaps [m/s]
     active: Bool[Array, " n_contacts"]
     scene: Scene
 
@@ -117,8 +117,10 @@ def theta_step(
     rows, v = scene.rows(t, phase), velocities(phase, inertial)
     speed = rows.rates.velocity(v)[0] - rows.drift[0]
     foreseen = rows.gap + 0.5 * duration * speed  # eq:101
-    active = scene.resisted(around.closed(foreseen, rows)) & scene.acts(t, duration)
-    start = Start(t, duration, phase, rows, around.restitution * speed, active, scene)
+    closed, above = around.closed(foreseen, rows, scene.left_open(t, phase, duration))
+    active = scene.resisted(closed) & scene.acts(t, duration)
+    returned = around.restitution * speed + above / jnp.where(duration > 0, duration, 1.0)
+    start = Start(t, duration, phase, rows, returned, active, scene)
     if known is None:
         old = before.impulse
         old = old._replace(contact=jnp.where(active[None], old.contact, 0.0))

@@ -104,3 +104,49 @@ def test_boxes_slide_without_impacts(dtype):
     allowed = 1e-3 if dtype == "float32" else 1e-4
     np.testing.assert_allclose(place[:, 0], way, atol=allowed)
     np.testing.assert_allclose(place[:, 2], 0.1, atol=2e-7)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "method",
+    [
+        rb.MoreauJean(DT),
+        rb.MoreauJean(DT, impacts="stepped"),
+        rb.MoreauJean(DT, impacts="stepped", scheme="implicit"),
+    ],
+    ids=["located", "variational", "implicit"],
+)
+def test_boxes_in_touch_keep_the_ground_in_float32(method):
+    """One slides into another, and both slide on, in touch, until they lie: in each step both lose
+    mu g h of their speed. Steps leave gaps open by more than these are exact; a box that is taken
+    to have lost the ground for one step falls and slides on faster. Between the boxes nothing
+    presses, and their gap is less exact than those of the ground, far as they are from the origin.
+    """
+    steps, friction, speeds = 100, 0.2, np.linspace(1.2, 3.0, 32, dtype=np.float32)
+
+    def run(speed):
+        zero = jnp.zeros((2, 3), speed.dtype)
+        box = rb.RigidBody(rb.Box((0.1, 0.1, 0.1)), 1.0)
+        law = rb.Coulomb(friction, 0.0)
+        world = rb.World([box, box], [rb.HalfSpace()], gravity=(0, 0, -GRAVITY), contact_law=law)
+        place = zero.at[:, 2].set(0.1).at[1, 0].set(0.35)
+        upright = jnp.zeros((2, 4), speed.dtype).at[:, 0].set(1)
+        start = rb.State(place, upright, zero.at[0, 0].set(speed), zero)
+        every = rb.SaveAt(every=1)
+        sol = rb.simulate(
+            world, start, method, DT * steps, max_steps=steps, throw=False, save=every
+        )
+        return sol.states.position[..., 2], sol.states.velocity[..., 0], sol.successful
+
+    height, velocity, successful = quick_jit(jax.vmap(run))(jnp.asarray(speeds))
+    assert velocity.dtype == np.float32 and successful.all()
+    # A step in which a box falls takes it 1e-4 m down.
+    np.testing.assert_allclose(height, 0.1, atol=5e-6)
+    for each in np.asarray(velocity):
+        first = int(np.argmax(each[:, 1] > 0))
+        assert 0 < first < 20
+        together = each[first:]
+        slowed = np.maximum(together[:-1] - friction * GRAVITY * DT, 0)
+        # Relative to about a metre per second, the largest residual with which a step is taken.
+        np.testing.assert_allclose(together[1:], slowed, atol=2e-4)
+        np.testing.assert_allclose(together[:, 0], together[:, 1], atol=2e-4)
