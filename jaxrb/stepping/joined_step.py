@@ -65,8 +65,7 @@ def joined_step(
     scale = scene.acceleration_scale(t, phase)
     least = rows.least_speed(scale, phase, scene.dynamics.inertial)
     slow = jax.lax.stop_gradient(jnp.maximum(0.5 * duration * scale, least))
-    left_open = scene.left_open(t, phase, duration)
-    closed = around.closed(rows.gap, rows, left_open)[0] & scene.acts(t, duration)
+    closed = around.closed(t, phase, duration, rows, rows.gap)[0] & scene.acts(t, duration)
     speed = _speed(rows, phase, scene)
     strikes = closed & (speed < -slow)
     returned, strikes = jnp.where(strikes, around.restitution * speed, 0.0), jnp.any(strikes)
@@ -75,7 +74,7 @@ def joined_step(
     found = if_any(strikes, _impact, _no_impact, *arguments)
     start, struck, residual = tree_where(strikes, found, _no_impact(*arguments))
     lasting = closed & (jnp.abs(_speed(rows, start, scene)) <= slow)
-    held, height = scene.resisted(lasting), around.tolerance + left_open
+    held, height = scene.resisted(lasting), around.tolerance + scene.left_open(t, phase, duration)
     arguments = (start, contacts, held, before.lasting, scene, height, known_lasting)
     step = held_step(flow, t, duration, *arguments)
     missed = jnp.maximum(residual, step.residual) / Tolerances.of(residual.dtype).allowed

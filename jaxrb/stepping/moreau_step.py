@@ -55,23 +55,26 @@ class Surroundings(eqx.Module):
     restitution: Float[Array, " n_contacts"]
     tolerance: float = eqx.field(static=True)
 
-    def closed(self, gap: Float[Array, " n_contacts"], rows: ContactRows, left_open):
-        """Which contacts are closed by a gap, of these rows or foreseen, and how far they are open
-        beyond their tolerance.
+    def closed(
+        self, t, phase: Phase, duration, rows: ContactRows, gap: Float[Array, " n_contacts"]
+    ) -> tuple[Bool[Array, " n_contacts"], Float[Array, " n_contacts"]]:
+        """Which contacts are closed in a step, and how fast they may close further [m/s].
 
         Steps leave gaps open by what they are not solved to, in float32 soon by more than the
-        tolerance. Such a contact would open, and what lies on it fall for a step; it is closed,
-        and may close its gap.
+        tolerance. Such a contact would open, and what lies on it fall for a step; it is closed, but
+        may close by what it is open beyond the tolerance, or gaps would drift off.
 
         Args:
-            gap: [m].
+            t, phase, duration: of the step.
             rows: of the contacts.
-            left_open: by how much a step may leave a gap open [m].
+            gap: those of the rows, or foreseen [m].
         """
         height = jnp.maximum(rows.round_off, self.tolerance)
         above = jax.lax.stop_gradient(jnp.maximum(gap - height, 0.0))
-        closed = above <= left_open
-        return closed, jnp.where(closed, above, 0.0)
+        closed = above <= self.scene.left_open(t, phase, duration)
+        # A flight that is not taken has no duration.
+        closing = above / jnp.where(duration > 0, duration, 1.0)
+        return closed, jnp.where(closed, closing, 0.0)
 
 
 class Struck(NamedTuple):
@@ -128,11 +131,10 @@ def moreau_step(
     pulled = dataclasses.replace(kick.phase, linear_momentum=kick.phase.linear_momentum + weight)
     rows = scene.rows(t + half, middle)
     coming = rows.rates.velocity(velocities(middle, inertial)) - rows.drift
-    closed, above = around.closed(rows.gap, rows, scene.left_open(t + half, middle, duration))
+    closed, closing = around.closed(t + half, middle, duration, rows, rows.gap)
     active = closed & scene.acts(t, duration)
     slow = 0.5 * duration * dynamics.acceleration_scale(t + half, middle)
     settling = _redundant(rows, active) & (coming[0] > -jax.lax.stop_gradient(slow))
-    closing = above / jnp.where(duration > 0, duration, 1.0)
     normal = jnp.where(settling, 0.0, around.restitution * coming[0]) + closing
     bias = scene.nothing(rows)._replace(contact=(-rows.drift).at[0].add(normal))
     problem = scene.problem(rows, pulled, bias, active)

@@ -117,9 +117,9 @@ def theta_step(
     rows, v = scene.rows(t, phase), velocities(phase, inertial)
     speed = rows.rates.velocity(v)[0] - rows.drift[0]
     foreseen = rows.gap + 0.5 * duration * speed  # eq:101
-    closed, above = around.closed(foreseen, rows, scene.left_open(t, phase, duration))
+    closed, closing = around.closed(t, phase, duration, rows, foreseen)
     active = scene.resisted(closed) & scene.acts(t, duration)
-    returned = around.restitution * speed + above / jnp.where(duration > 0, duration, 1.0)
+    returned = around.restitution * speed + closing
     start = Start(t, duration, phase, rows, returned, active, scene)
     if known is None:
         old = before.impulse
