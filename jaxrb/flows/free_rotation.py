@@ -207,10 +207,12 @@ def _top(k: Vec3, x: Vec3, moments: Vec3) -> _Top:
     d12 = (moments.x - moments.y) / moments.x * x.y
     d23 = (moments.y - moments.z) / moments.z * x.y
     d13 = (moments.x - moments.z) / moments.x * x.z
-    limits = jnp.finfo(kk.dtype)
-    still = kk <= limits.tiny / limits.eps
+    # Without spin any r between the x_j serves, as x_2, and with little it changes what is of the
+    # third order in k. Derivatives of r grow as k falls: where what it changes is round-off, they
+    # would make as much of second derivatives as they are.
+    still = kk <= 0.125 * jnp.finfo(kk.dtype).eps
     divisor = jnp.where(still, 1.0, kk)
-    # Sums of differences: nothing cancels. Without spin any r between the x_j serves: x_2.
+    # Sums of differences: nothing cancels.
     r1 = jnp.where(still, d12, (a.y * d12 + a.z * d13) / divisor)
     r2 = jnp.where(still, 0.0, (a.z * d23 - a.x * d12) / divisor)
     r3 = jnp.where(still, -d23, -(a.x * d13 + a.y * d23) / divisor)

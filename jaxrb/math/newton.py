@@ -64,10 +64,14 @@ def _(residual, iterations, primals, tangents):
 def relative_error(residual: Vec3, size: Scalar) -> Float[Array, ""]:
     """The largest residual of any body over the one allowed, a multiple of round-off, squared.
 
+    It is round-off, and has no derivative. That of the division would be infinite for a body that
+    hardly turns, and times nothing, in reverse mode, no number.
+
     Args:
         residual: what is left of the equations.
         size: squared, of the terms that cancel in them.
     """
+    residual, size = jax.lax.stop_gradient((residual, size))
     allowed = 128 * jnp.finfo(residual.x.dtype).eps
     relative = dot(residual, residual) / jnp.where(size > 0, size, 1.0)
     return jnp.max(relative) / allowed**2
