@@ -76,8 +76,9 @@ class Theta(AbstractScheme):
 
     def nothing(self, scene, t, phase):
         none = scene.no_impulse(t, phase)
-        velocity = jnp.zeros((6, phase.position.x.shape[0]), phase.position.x.dtype)
-        return Moved(velocity, none, None if scene.joints is None else no_shift(scene, phase))
+        x = phase.position.x
+        shift = None if scene.joints is None else no_shift(scene, phase)
+        return Moved(jnp.zeros((6, x.shape[0]), x.dtype), none, shift, jnp.zeros((), x.dtype))
 
     def step(self, flow, t, duration, phase, before, around, known):
         return theta_step(self.rule, flow, t, duration, phase, before, around, known)

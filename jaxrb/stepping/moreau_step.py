@@ -56,7 +56,13 @@ class Surroundings(eqx.Module):
     tolerance: float = eqx.field(static=True)
 
     def closed(
-        self, t, phase: Phase, duration, rows: ContactRows, gap: Float[Array, " n_contacts"]
+        self,
+        t,
+        phase: Phase,
+        duration,
+        rows: ContactRows,
+        gap: Float[Array, " n_contacts"],
+        shifted: Float[Array, ""] | float = 0.0,
     ) -> tuple[Bool[Array, " n_contacts"], Float[Array, " n_contacts"]]:
         """Which contacts are closed in a step, and how fast they may close further [m/s].
 
@@ -68,10 +74,11 @@ class Surroundings(eqx.Module):
             t, phase, duration: of the step.
             rows: of the contacts.
             gap: those of the rows, or foreseen [m].
+            shifted: how far bodies were moved since by what puts their joints right [m].
         """
-        height = jnp.maximum(rows.round_off, self.tolerance)
-        above = jax.lax.stop_gradient(jnp.maximum(gap - height, 0.0))
-        closed = above <= self.scene.left_open(t, phase, duration)
+        height = jax.lax.stop_gradient(jnp.maximum(rows.round_off, self.tolerance))
+        above = jnp.maximum(gap - height, 0.0)
+        closed = above <= self.scene.left_open(t, phase, duration) + shifted
         # A flight that is not taken has no duration.
         closing = above / jnp.where(duration > 0, duration, 1.0)
         return closed, jnp.where(closed, closing, 0.0)

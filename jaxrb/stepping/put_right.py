@@ -12,9 +12,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from ..bodies import Phase
+from ..bodies import Inertial, Phase
 from ..flows import AbstractFlow
-from ..math import zeros_like
+from ..math import dot, zeros_like
 from .contact_rows import ContactRows, pushed
 from .held_step import HeldStep, Impulses, held_step
 from .linearized import Linearized
@@ -61,6 +61,22 @@ def put_right(
     )
     end, missed = _without_rates(there, alone)
     return moved._replace(phase=end, residual=jnp.maximum(moved.residual, missed))
+
+
+def farthest(before: Phase, after: Phase, duration, inertial: Inertial) -> Float[Array, ""]:
+    """How far any body was moved, about, with what its velocity was changed by for a duration [m].
+
+    Twice what it is in the metric of its mass, for points beyond the radius of inertia.
+    """
+    way = after.position - before.position
+    turn = (before.orientation.conjugate() * after.orientation).v * 2
+    angular = after.angular_momentum - before.angular_momentum
+    push = (after.linear_momentum - before.linear_momentum) / inertial.mass
+    rate = inertial.inertia.solve(angular)
+    moved = dot(way, way) + dot(inertial.inertia.matvec(turn), turn) / inertial.mass
+    faster = dot(push, push) + dot(angular, rate) / inertial.mass
+    sizes = jnp.sqrt(jnp.max(moved)) + duration * jnp.sqrt(jnp.max(faster))
+    return jax.lax.stop_gradient(2 * sizes)
 
 
 def _without_rates(phase: Phase, scene: Scene) -> tuple[Phase, Float[Array, ""]]:

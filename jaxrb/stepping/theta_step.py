@@ -45,7 +45,7 @@ from .cone_solver import search
 from .contact_rows import ContactRows, gyroscopic, inertia_arrays, velocities
 from .held_step import Impulses
 from .moreau_step import Stepped, Surroundings
-from .put_right import put_right
+from .put_right import farthest, put_right
 from .scene import Impulse, Scene
 from .solve_cone import answer
 
@@ -77,6 +77,7 @@ class Moved(NamedTuple):
     velocity: Velocity  # at its end
     impulse: Impulse  # [N s]
     shift: Impulses | None  # by which joints were put right [N s]; None without any
+    shifted: Float[Array, ""]  # how far that moves bodies until contacts are sought [m]
 
 
 class Start(eqx.Module):
@@ -117,7 +118,7 @@ def theta_step(
     rows, v = scene.rows(t, phase), velocities(phase, inertial)
     speed = rows.rates.velocity(v)[0] - rows.drift[0]
     foreseen = rows.gap + 0.5 * duration * speed  # eq:101
-    closed, closing = around.closed(t, phase, duration, rows, foreseen)
+    closed, closing = around.closed(t, phase, duration, rows, foreseen, before.shifted)
     active = scene.resisted(closed) & scene.acts(t, duration)
     returned = around.restitution * speed + closing
     start = Start(t, duration, phase, rows, returned, active, scene)
@@ -131,10 +132,16 @@ def theta_step(
     velocity = _velocity(rule, found, impulse, start)
     # As it was found, with its derivatives.
     contact = answer(_linearized(rule, velocity, start), impulse).contact
-    end, shift = moved(rule.theta, duration, phase, v, velocity, inertial), None
+    end = moved(rule.theta, duration, phase, v, velocity, inertial)
+    shift, shifted = None, jnp.zeros_like(duration)
     if before.shift is not None:
         shifts = (before.shift, None if known is None else known.shift)
         held = put_right(flow, t, duration, end, *shifts, scene)
+        if known is None:
+            # The gap that is foreseen (eq:101) changes by the rates in half of the next step.
+            shifted = farthest(end, held.phase, 0.5 * duration, inertial)
+        else:
+            shifted = known.shifted
         end, shift, error = held.phase, held.impulses, jnp.maximum(error, held.error)
         residual = jnp.maximum(residual, held.residual)
     work = None
@@ -145,7 +152,7 @@ def theta_step(
     # `moreau_step`); as in Siconos, such a step is taken with what the solver has found.
     missed = residual / (1e-6 if jnp.finfo(residual.dtype).eps < 1e-10 else 1e-3)
     missed = jax.lax.stop_gradient(missed)
-    lost, taken = jnp.any(jnp.isnan(rows.gap)), Moved(found, impulse, shift)
+    lost, taken = jnp.any(jnp.isnan(rows.gap)), Moved(found, impulse, shift, shifted)
     return Stepped(end, taken, contact, error, missed, work, lost)
 
 

@@ -342,6 +342,30 @@ def test_a_hinged_rod_bounces_and_comes_to_rest(scheme):
     np.testing.assert_allclose(force, [G / 2, 0, 0], rtol=0, atol=1e-8)
 
 
+@pytest.mark.parametrize("scheme", ["variational", *THETA])
+def test_a_box_stays_on_the_ground_while_its_flap_falls(scheme):
+    """The box slides and the flap weighs it down. By less than h^2 g/100: to put joints right moves
+    bodies off what they lie on, by h^3, and a box that were then let go would fall by h^2 g/2."""
+    steps, dt = 13, 0.01
+    box = rb.RigidBody(rb.Box((0.1, 0.1, 0.1)), 1.0)
+    flap = rb.RigidBody(rb.Box((0.1, 0.05, 0.05)), 0.3)
+    hinge = rb.Hinge(0, (0, 1, 0), (0.1, 0, 0.05), 1, (-0.15, 0, 0))
+    law = rb.Coulomb(0.2, 0.0)
+    ground = [rb.HalfSpace()]
+    world = rb.World([box, flap], ground, [hinge], gravity=(0, 0, -G), contact_law=law)
+    velocity = jnp.zeros((2, 3)).at[:, 0].set(1.5)
+    place = jnp.array([[0, 0, 0.1], [0.25, 0, 0.15]])
+    start = rb.State(place, jnp.eye(1, 4).repeat(2, 0), velocity, jnp.zeros((2, 3)))
+    save = rb.SaveAt(every=1)
+    sol = rb.simulate(
+        world, start, stepped(dt, scheme), steps * dt, max_steps=steps, save=save, throw=False
+    )
+    assert sol.successful
+    height = sol.states.position[..., 2]
+    assert height[-1, 1] < 0.1  # the flap falls, and has not landed
+    np.testing.assert_allclose(height[:, 0], 0.1, atol=dt**2 * G / 100)
+
+
 def test_a_start_off_its_joints_is_a_code():
     world, start = double_pendulum(), hung((1.2, -0.4), (0.5, 2.0))
     apart = eqx.tree_at(lambda state: state.position, start, start.position + 0.1)
