@@ -62,7 +62,7 @@ class Surroundings(eqx.Module):
         duration,
         rows: ContactRows,
         gap: Float[Array, " n_contacts"],
-        shifted: Float[Array, ""] | float = 0.0,
+        left: Float[Array, " n_contacts"] | float = 0.0,
     ) -> tuple[Bool[Array, " n_contacts"], Float[Array, " n_contacts"]]:
         """Which contacts are closed in a step, and how fast they may close further [m/s].
 
@@ -74,11 +74,11 @@ class Surroundings(eqx.Module):
             t, phase, duration: of the step.
             rows: of the contacts.
             gap: those of the rows, or foreseen [m].
-            shifted: how far bodies were moved since by what puts their joints right [m].
+            left: how far open those may be, besides, that were moved to put joints right [m].
         """
         height = jax.lax.stop_gradient(jnp.maximum(rows.round_off, self.tolerance))
         above = jnp.maximum(gap - height, 0.0)
-        closed = above <= self.scene.left_open(t, phase, duration) + shifted
+        closed = above <= self.scene.left_open(t, phase, duration) + left
         # A flight that is not taken has no duration.
         closing = above / jnp.where(duration > 0, duration, 1.0)
         return closed, jnp.where(closed, closing, 0.0)

@@ -77,7 +77,7 @@ class Moved(NamedTuple):
     velocity: Velocity  # at its end
     impulse: Impulse  # [N s]
     shift: Impulses | None  # by which joints were put right [N s]; None without any
-    shifted: Float[Array, ""]  # how far that moves bodies until contacts are sought [m]
+    shifted: Float[Array, ""]  # by how much that leaves gaps open until contacts are sought [m]
 
 
 class Start(eqx.Module):
@@ -118,7 +118,10 @@ def theta_step(
     rows, v = scene.rows(t, phase), velocities(phase, inertial)
     speed = rows.rates.velocity(v)[0] - rows.drift[0]
     foreseen = rows.gap + 0.5 * duration * speed  # eq:101
-    closed, closing = around.closed(t, phase, duration, rows, foreseen, before.shifted)
+    # Only what lasts was shifted: what comes faster is an impact.
+    lasts = jax.lax.stop_gradient(jnp.abs(foreseen - rows.gap)) <= before.shifted
+    left = jnp.where(lasts, before.shifted, 0.0)
+    closed, closing = around.closed(t, phase, duration, rows, foreseen, left)
     active = scene.resisted(closed) & scene.acts(t, duration)
     returned = around.restitution * speed + closing
     start = Start(t, duration, phase, rows, returned, active, scene)
@@ -138,8 +141,10 @@ def theta_step(
         shifts = (before.shift, None if known is None else known.shift)
         held = put_right(flow, t, duration, end, *shifts, scene)
         if known is None:
-            # The gap that is foreseen (eq:101) changes by the rates in half of the next step.
-            shifted = farthest(end, held.phase, 0.5 * duration, inertial)
+            # The gap that is foreseen (eq:101) changes by the rates in half of the next step. A
+            # gap that was open closes by half, at least.
+            now = farthest(end, held.phase, 0.5 * duration, inertial)
+            shifted = 0.5 * before.shifted + now
         else:
             shifted = known.shifted
         end, shift, error = held.phase, held.impulses, jnp.maximum(error, held.error)
