@@ -5,15 +5,18 @@ from __future__ import annotations
 import equinox as eqx
 import jax.numpy as jnp
 
+from .._validate import positive_count
 from ..bodies import Inertial, Phase
-from ..math import Quat, rotate_inverse
+from ..math import Diag3, rotate_inverse
 from ..math.principal import PrincipalAxes
 from .base import AbstractFlow
-from .free_rotation import free_rotation, longest_rotation
+from .free_rotation import free_rotation, free_rotation_of_tensor, longest_rotation
 from .rigid_rotation import ballistic, following_orientation
 
 # Doublings by default, where durations are steps and where they are whole flights.
 _FOR_STEPS, _FOR_FLIGHTS = 4, 6
+# With 12, a flight of 1 rad is exact to 2e-13.
+_MOST = 12
 
 
 class ExactFlight(AbstractFlow):
@@ -28,19 +31,33 @@ class ExactFlight(AbstractFlow):
     A flight costs about three steps of `LieVariational`, and may be hundreds of times as long.
     Rods that spin about their axes lose digits where they turn about it by odd multiples of half a
     turn: by |k|/k_3, some three (angular momenta k, and that along the axis) for a rod of 1:100.
-    Derivatives are those of the closed form. By an inertia tensor that is not diagonal and has two
-    equal moments, whose axes are any, they are NaN.
+    Derivatives are those of the closed form, where two moments are equal, too. Second derivatives
+    by an inertia tensor that is not diagonal are not, if two moments are: they are NaN.
 
     Attributes:
         doublings: how often a short rotation is doubled. With 4, the default for steps, flights
-            are exact to round-off up to about 12 rad, of thin rods 4; each more doubles that, and
-            costs some 5 % and a last digit. In continuous time it is 6 by default. Longer flights
-            are taken in parts.
+            are exact to round-off up to about 12 rad, of bodies with very different moments 4; each
+            more doubles that, and costs some 5 % and a bit of what is exact, of short flights too.
+            In continuous time it is 6 by default, and 12 at most. Longer flights are taken in
+            parts.
+
+    Raises:
+        ValueError: unless `doublings` is a whole number from 1 to 12.
     """
 
     has_pins = False
     has_principal_axes = True
     doublings: int | None = eqx.field(default=None, static=True)
+
+    def __check_init__(self):
+        if self.doublings is None:
+            return
+        positive_count(self.doublings, "ExactFlight.doublings")
+        if self.doublings > _MOST:
+            raise ValueError(
+                f"ExactFlight.doublings must be at most {_MOST}, as each costs a bit of what is "
+                f"exact; got {self.doublings}. Longer flights are taken in parts."
+            )
 
     @property
     def _doublings(self) -> int:
@@ -71,19 +88,18 @@ class ExactFlight(AbstractFlow):
         return 0.95 * duration / jnp.sqrt(jnp.maximum(error, 1.0))
 
     def drift(self, duration, phase, inertial, gravity):
-        momentum, principal = phase.angular_momentum, self._axes(inertial)
-        found = free_rotation(
-            jnp.asarray(duration, momentum.x.dtype),
-            principal.to_principal(momentum),
-            principal.moments,
-            self._doublings,
-        )
-        turn = Quat(found.turn.w, principal.to_body(found.turn.v))
+        momentum, inertia = phase.angular_momentum, inertial.inertia
+        time = jnp.asarray(duration, momentum.x.dtype)
+        if isinstance(inertia, Diag3):
+            found = free_rotation(time, momentum, inertia.diagonal, self._doublings)
+        else:
+            axes = self._axes(inertial)
+            found = free_rotation_of_tensor(time, momentum, inertia, axes, self._doublings)
         position, linear_momentum = ballistic(duration, phase, inertial, gravity)
         following = Phase(
             position=position,
-            orientation=following_orientation(phase.orientation, turn),
+            orientation=following_orientation(phase.orientation, found.turn),
             linear_momentum=linear_momentum,
-            angular_momentum=rotate_inverse(turn, momentum),
+            angular_momentum=rotate_inverse(found.turn, momentum),
         )
         return following, jnp.max(found.error)

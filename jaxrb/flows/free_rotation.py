@@ -38,6 +38,18 @@ W = e^{i Phi}: with m_j = e_j - e_2 >= 0, Y = y^2 and D = c_1^2 + m_1 Y c_3^2,
 
 with b = -2 kk r_1 r_2 r_3. D is a sum of terms that are not negative: nothing cancels, on the
 separatrix neither. Spheres, symmetric bodies and steady spins are no special cases.
+
+**Derivatives by a tensor.** Principal axes of equal moments are any, and turn by a product of
+inertia over the difference of two moments. The rotation does not: it depends on the invariants and
+on A, a function of the matrix J^{-1}. To first order a product of inertia J_ij, by which J^{-1} has
+o_ij = -x_i x_j J_ij, changes of the invariants r alone, by 2 o_ij k_i k_j/kk, and of A the entry
+
+    A_ij = o_ij (A_i - A_j)/(x_i - x_j),
+
+whose quotient has no pole: the differences of the angles have x_i - x_j for a factor. With it the
+quaternion, up to its length det A + k.A k and adj(A) k + kk k + (A k) x k, changes by
+
+    2 A_ij k_i k_j  and  A_ij (b x k - A_l b),  b = k_j e_i + k_i e_j,  l the third axis.
 """
 
 from __future__ import annotations
@@ -52,9 +64,10 @@ import numpy as np
 from jax.custom_derivatives import SymbolicZero
 from jaxtyping import Array, Bool
 
-from ..math import Quat, Vec3, rotate_inverse, tree_where
-from ..math.autodiff import sparse_jvp
+from ..math import Quat, Sym3, Vec3, rotate_inverse, tree_where
+from ..math.autodiff import keep_rule, sparse_jvp
 from ..math.materialize import compute_once
+from ..math.principal import PrincipalAxes
 from ..math.vec import Scalar
 
 
@@ -82,7 +95,9 @@ class Rotation(NamedTuple):
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(3,))
-def free_rotation(duration: Scalar, momentum: Vec3, moments: Vec3, doublings: int) -> Rotation:
+def free_rotation(
+    duration: Scalar, momentum: Vec3, moments: Vec3, doublings: int, products: Vec3 | None = None
+) -> Rotation:
     """The rotation during a time of either sign, in principal axes.
 
     Args:
@@ -90,8 +105,46 @@ def free_rotation(duration: Scalar, momentum: Vec3, moments: Vec3, doublings: in
         momentum: at the start, body frame [kg m^2/s].
         moments: J_j [kg m^2], in any order.
         doublings: each doubles the durations to which it is exact.
+        products: of inertia, J_23, J_31 and J_12 [kg m^2], which are zero, if derivatives by them
+            are wanted; they are of first order.
     """
-    return _rotation(duration, momentum, moments, doublings)
+    return _rotation(duration, momentum, moments, doublings, products)
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(4,))
+def free_rotation_of_tensor(
+    duration: Scalar, momentum: Vec3, inertia: Sym3, principal: PrincipalAxes, doublings: int
+) -> Rotation:
+    """`free_rotation` in the frame of the body, whose inertia tensor has these principal axes.
+
+    The derivative by the tensor is that of the rotation, which has one where moments are equal
+    and the axes have none. Second derivatives by it need them.
+    """
+    return _turned(duration, momentum, principal, doublings)
+
+
+@partial(free_rotation_of_tensor.defjvp, symbolic_zeros=True)
+def _(doublings, primals, tangents):
+    _, _, inertia, principal = primals
+    rotation = keep_rule(partial(free_rotation_of_tensor, doublings=doublings))(*primals)
+    axes = principal.following(inertia)
+
+    def near(duration, momentum, near: Sym3):
+        change = Sym3(near.diagonal - inertia.diagonal, near.off - inertia.off)
+        return _turned(duration, momentum, axes, doublings, axes.of_tensor(change))
+
+    return rotation, sparse_jvp(near, primals[:3], tangents[:3])[1]
+
+
+def _turned(duration, momentum, axes: PrincipalAxes, doublings, change: Sym3 | None = None):
+    """In the frame of the body, with a change of the tensor along the principal axes, which is
+    zero."""
+    moments, products = axes.moments, None
+    if change is not None:
+        moments, products = moments + change.diagonal, change.off
+    own = axes.to_principal(momentum)
+    found = free_rotation(duration, own, moments, doublings, products)
+    return Rotation(Quat(found.turn.w, axes.to_body(found.turn.v)), found.error)
 
 
 def longest_rotation(momentum: Vec3, moments: Vec3, doublings: int) -> Scalar:
@@ -99,7 +152,7 @@ def longest_rotation(momentum: Vec3, moments: Vec3, doublings: int) -> Scalar:
     one = jnp.ones_like(momentum.x)
     x = Vec3(one / moments.x, one / moments.y, one / moments.z)
     order = _Order.of(x)
-    top = _top(order.sort(momentum), order.sort(x), order.sort(moments))
+    top = _top(order.sort(momentum), order.sort(x), order.sort(moments), None)
     _, most, most_phase = _SERIES[np.dtype(top.kk.dtype)]
     rate = top.middle + jnp.abs(top.r2)
     needed = jnp.maximum(_largest(top) / most, top.kk * (rate * rate) / most_phase)
@@ -111,10 +164,10 @@ def longest_rotation(momentum: Vec3, moments: Vec3, doublings: int) -> Scalar:
 @partial(free_rotation.defjvp, symbolic_zeros=True)
 def _(doublings, primals, tangents):
     """By the duration q' = q Omega/2; by the others that of the closed form."""
-    duration, momentum, moments = primals
+    duration, momentum, moments, _ = primals
 
-    def at_duration(momentum, moments):
-        return _rotation(duration, momentum, moments, doublings, looped=True)
+    def at_duration(momentum, moments, products):
+        return _rotation(duration, momentum, moments, doublings, products, looped=True)
 
     rotation, change = sparse_jvp(at_duration, primals[1:], tangents[1:])
     if not isinstance(tangents[0], SymbolicZero):
@@ -126,7 +179,13 @@ def _(doublings, primals, tangents):
 
 
 def _rotation(
-    duration: Scalar, momentum: Vec3, moments: Vec3, doublings: int, *, looped: bool = False
+    duration: Scalar,
+    momentum: Vec3,
+    moments: Vec3,
+    doublings: int,
+    products: Vec3 | None,
+    *,
+    looped: bool = False,
 ) -> Rotation:
     """`free_rotation`; looped, a small program whose derivatives are small, too."""
     # Momentum and inertia count by their ratio, momentum and duration by their product: all is
@@ -137,10 +196,13 @@ def _rotation(
     k = momentum * (size * (duration * 0.5 ** (doublings + 1)))
     x = inverse / size
     order = _Order.of(x)
+    off = None
+    if products is not None:
+        off = order.sort(_off_diagonal(products, inverse) / size)
     k, x, moments = order.sort(k), order.sort(x), order.sort(moments)
     # Without such waists XLA would compute all that a number depends on for every derivative.
     once = compute_once if looped else lambda numbers: numbers
-    top = once(_top(k, x, moments))
+    top = once(_top(k, x, moments, off))
     half, error = _start(top)
     half = once(half)
     if looped:
@@ -148,9 +210,21 @@ def _rotation(
     else:
         for _ in range(doublings):
             half = _doubled(top, half)
-    turn = _cayley(top, once(_angles(top, half)))
+    angles = once(_angles(top, half))
+    turn = _cayley(top, angles)
+    if off is not None:
+        turn = _by_off_diagonal(turn, top, half, angles, off)
     turn = Quat(turn.w, order.back(turn.v)).normalized()
     return Rotation(turn, jax.lax.stop_gradient(error))
+
+
+def _off_diagonal(products: Vec3, inverse: Vec3) -> Vec3:
+    """Of J^{-1}, from those of J, to first order."""
+    return Vec3(
+        -products.x * (inverse.y * inverse.z),
+        -products.y * (inverse.z * inverse.x),
+        -products.z * (inverse.x * inverse.y),
+    )
 
 
 class _Top(NamedTuple):
@@ -188,7 +262,9 @@ class _Angles(NamedTuple):
     """C_j and s_j, each pair with a factor of its own, and the sums and differences of the angles
     that the quaternion needs, with one more factor that all of these have in common."""
 
+    c1: Scalar
     c2: Scalar
+    c3: Scalar
     s1: Scalar
     s2: Scalar
     s3: Scalar
@@ -200,7 +276,7 @@ class _Angles(NamedTuple):
     d31: Scalar
 
 
-def _top(k: Vec3, x: Vec3, moments: Vec3) -> _Top:
+def _top(k: Vec3, x: Vec3, moments: Vec3, off: Vec3 | None) -> _Top:
     a = Vec3(k.x * k.x, k.y * k.y, k.z * k.z)
     kk = a.x + a.y + a.z
     # Of the moments, whose differences are exact where they are small: thin bodies magnify them.
@@ -216,6 +292,10 @@ def _top(k: Vec3, x: Vec3, moments: Vec3) -> _Top:
     r1 = jnp.where(still, d12, (a.y * d12 + a.z * d13) / divisor)
     r2 = jnp.where(still, 0.0, (a.z * d23 - a.x * d12) / divisor)
     r3 = jnp.where(still, -d23, -(a.x * d13 + a.y * d23) / divisor)
+    if off is not None:
+        crossed = off.x * (k.y * k.z) + off.y * (k.z * k.x) + off.z * (k.x * k.y)
+        shift = jnp.where(still, 0.0, 2 * crossed / divisor)
+        r1, r2, r3 = r1 + shift, r2 + shift, r3 + shift
     e1 = kk * r1
     return _Top(
         k=k,
@@ -287,14 +367,16 @@ def _angles(top: _Top, half: _Half) -> _Angles:
     def turned(real: Scalar, imaginary: Scalar) -> tuple[Scalar, Scalar]:
         return cosine * real - top.kk * (sine * imaginary), cosine * imaginary + sine * real
 
-    _, first_s = turned(c3, -top.r1 * (c1 * y))
+    first_c, first_s = turned(c3, -top.r1 * (c1 * y))
     second_c, second_s = turned(c1 * c3, -top.r2 * y)
-    _, third_s = turned(c1, -top.r3 * (c3 * y))
+    third_c, third_s = turned(c1, -top.r3 * (c3 * y))
     # By p(u) - p(a) = S_j^2 - n_j, whatever j, the cosines and sines of differences of angles are
     # products: nothing cancels, as it would for rods, whose A_3 is far from the others. The factor
     # is |W|^2 (1 - n_2 Y).
     return _Angles(
+        c1=first_c,
         c2=second_c,
+        c3=third_c,
         s1=first_s,
         s2=second_s,
         s3=third_s,
@@ -320,6 +402,25 @@ def _cayley(top: _Top, angles: _Angles) -> Quat:
         of.s3 * (of.near12 * k.z + of.d12 * (k.x * k.y)),
     )
     return Quat(w, vector)
+
+
+def _by_off_diagonal(turn: Quat, top: _Top, half: _Half, of: _Angles, off: Vec3) -> Quat:
+    """`_cayley` with what the entries of J^{-1} beside its diagonal add, to first order."""
+    k, y = top.k, half.y
+    # Of each pair of axes, with the third one: A_ij over o_ij, times s_1 s_2 s_3 over that of the
+    # third axis.
+    pairs = (
+        (off.x * half.c1, of.c1, of.s1, (k.y, k.z, k.x), lambda a, b, c: Vec3(c, a, b)),
+        (off.y, of.c2, of.s2, (k.z, k.x, k.y), lambda a, b, c: Vec3(b, c, a)),
+        (off.z * half.c3, of.c3, of.s3, (k.x, k.y, k.z), Vec3),
+    )
+    for own, cosine, sine, (a, b, c), placed in pairs:
+        entry = -y * own
+        vector = placed(
+            sine * (a * c) - cosine * b, -sine * (b * c) - cosine * a, sine * (b * b - a * a)
+        )
+        turn = Quat(turn.w + 2 * entry * sine * (a * b), turn.v + vector * entry)
+    return turn
 
 
 class _Order(NamedTuple):

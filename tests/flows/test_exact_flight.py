@@ -9,11 +9,13 @@ import mpmath as mp
 import numpy as np
 import pytest
 from helpers import before_releases, differences, quick_jit, slope, some_slow
+from scipy.integrate import solve_ivp
 from scipy.special import ellipkm1
 
 import jaxrb as rb
-from jaxrb.flows.free_rotation import free_rotation
-from jaxrb.math import Vec3
+from jaxrb.flows.free_rotation import free_rotation, free_rotation_of_tensor
+from jaxrb.math import Sym3, Vec3
+from jaxrb.math.principal import PrincipalAxes
 
 ORDER = 40
 
@@ -240,20 +242,154 @@ def test_any_inertia_tensor_is_that_of_turned_axes():
     np.testing.assert_allclose(reverse, by, rtol=0, atol=1e-13)
 
 
-@pytest.mark.slow
-def test_by_a_full_tensor_with_equal_moments_there_is_no_derivative():
-    """Its axes are any; by the motion there is one."""
-    turn = rb.lie.quaternion.exp(jnp.array([0.3, -0.8, 0.5]))
-    turn = np.asarray(rb.lie.quaternion.to_matrix(turn))
-    round_body = turn @ np.diag([1.0, 1.0, 2.0]) @ turn.T
+@pytest.mark.parametrize("doublings", [0, -1, 1.5, 13])
+def test_doublings_are_a_few(doublings):
+    with pytest.raises(ValueError, match=r"ExactFlight.doublings must be"):
+        rb.ExactFlight(doublings=doublings)
 
-    def final(size, omega):
-        world, state = spinning(size * round_body, omega)
-        method = rb.EventDriven(rb.ExactFlight(), 0.5)
-        return rb.simulate(world, state, method, 1.0).final.angular_velocity[0]
 
-    by_size, by_spin = quick_jit(jax.jacrev(final, (0, 1)))(1.0, jnp.array([1.0, -2.0, 0.5]))
-    assert np.isnan(by_size).all() and np.isfinite(by_spin).all()
+def by_variation(duration, momentum, inertia, change):
+    """The quaternion of a free body that starts unturned, and its derivative along a change of its
+    inertia tensor, by Euler's equations and their variation: with the turn of the body R and
+    delta R = R S(eta), k = R^T k(0) and X = J^{-1},
+
+        eta' = -X k x eta + X (k x eta) + delta X k.
+    """
+    inverse = np.linalg.inv(inertia)
+    of_inverse = -inverse @ change @ inverse
+
+    def product(a, b):
+        return np.array(
+            [a[0] * b[0] - a[1:] @ b[1:], *(a[0] * b[1:] + b[0] * a[1:] + np.cross(a[1:], b[1:]))]
+        )
+
+    def rates(_, y):
+        q, eta = y[:4], y[4:]
+        k = momentum + 2 * np.cross(q[1:], np.cross(q[1:], momentum) - q[0] * momentum)
+        omega = inverse @ k
+        own = -np.cross(omega, eta) + inverse @ np.cross(k, eta) + of_inverse @ k
+        return np.concatenate([0.5 * product(q, np.array([0.0, *omega])), own])
+
+    options = {"method": "DOP853", "rtol": 1e-13, "atol": 1e-15}
+    end = solve_ivp(rates, (0.0, duration), [1.0, *[0.0] * 6], **options).y[:, -1]
+    return end[:4], 0.5 * product(end[:4], np.array([0.0, *end[4:]]))
+
+
+def of_tensor(duration, momentum, inertia):
+    """The quaternion of the closed form, in the frame of a body with a full tensor."""
+    tensor = Sym3.of(inertia[None])
+    axes = PrincipalAxes.of(tensor)
+    turn = free_rotation_of_tensor(duration, Vec3.of(momentum[None]), tensor, axes, 4).turn
+    return jnp.array([turn.w[0], turn.v.x[0], turn.v.y[0], turn.v.z[0]])
+
+
+TENSORS = {
+    "an oblate body": (1.0, 1.0, 1.7),
+    "a prolate body": (1.0, 1.8, 1.8),
+    "a cube": (1.5, 1.5, 1.5),
+    "nearly oblate, to 1e-12": (1.0, 1.0 + 1e-12, 1.7),
+    "nearly oblate, to 1e-9": (1.0, 1.0 + 1e-9, 1.7),
+    "nearly a cube, to 1e-6": (2.0, 2.0 + 2e-6, 2.0 - 1e-6),
+    "three moments": (1.0, 1.5, 2.2),
+}
+AXES = {"turned": [0.3, -0.8, 0.5], "of the frame": [0.0, 0.0, 0.0]}
+
+
+@pytest.mark.parametrize("axes", AXES.values(), ids=AXES)
+@pytest.mark.parametrize("moments", TENSORS.values(), ids=TENSORS)
+def test_derivatives_by_a_full_tensor(moments, axes):
+    """Where moments are equal their axes are any and turn by infinite amounts, but not the body.
+
+    The reference is exact to 1e-13 of what it integrates; the round-off of derivatives is no
+    larger where moments are nearly equal.
+    """
+    turn = np.asarray(rb.lie.quaternion.to_matrix(rb.lie.quaternion.exp(jnp.array(axes))))
+    inertia = turn @ np.diag(moments) @ turn.T
+    inertia = 0.5 * (inertia + inertia.T)
+    momentum, duration = inertia @ np.array([1.1, -1.6, 0.7]), 1.7
+    value, pull = of_tensor_and_pull(duration, momentum, inertia)
+    changes = np.random.default_rng(7).normal(size=(6, 3, 3))
+    for change in changes + changes.swapaxes(1, 2):
+        expected = by_variation(duration, momentum, inertia, change)
+        np.testing.assert_allclose(value, expected[0], rtol=0, atol=1e-12)
+        along = np.einsum("aij,ij->a", pull, change)
+        size = np.abs(expected[1]).max()
+        np.testing.assert_allclose(along, expected[1], rtol=0, atol=2e-12 * size)
+
+
+@quick_jit
+def of_tensor_and_pull(duration, momentum, inertia):
+    by = jax.jacrev(of_tensor, 2)(duration, momentum, inertia)
+    return of_tensor(duration, momentum, inertia), by
+
+
+@quick_jit
+def both_modes(duration, momentum, inertia):
+    return [
+        mode(of_tensor, (1, 2))(duration, momentum, inertia) for mode in (jax.jacfwd, jax.jacrev)
+    ]
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_derivatives_by_a_full_tensor_in_both_modes(dtype):
+    """Of a cube, too, and without spin, where the rotation depends on no tensor."""
+    for moments, omega in ((TENSORS["a cube"], 1.0), (TENSORS["three moments"], 1.0), (PAPER, 0.0)):
+        inertia = jnp.diag(jnp.array(moments, dtype))
+        momentum = omega * inertia @ jnp.array([1.1, -1.6, 0.7], dtype)
+        duration = jnp.asarray(0.8, dtype)
+        forward, reverse = both_modes(duration, momentum, inertia)
+        eps = float(jnp.finfo(dtype).eps)
+        for one, other in zip(forward, reverse, strict=True):
+            np.testing.assert_allclose(one, other, rtol=0, atol=20 * eps)
+        if not omega:
+            np.testing.assert_array_equal(forward[1], 0.0)
+
+
+@pytest.mark.long
+def test_second_derivatives_by_a_full_tensor():
+    """With three moments, against differences of the first. With two that are equal they are NaN,
+    not wrong."""
+    turn = np.asarray(rb.lie.quaternion.to_matrix(rb.lie.quaternion.exp(jnp.array(AXES["turned"]))))
+    inertia = jnp.asarray(turn @ np.diag(TENSORS["three moments"]) @ turn.T)
+    momentum = inertia @ jnp.array([1.1, -1.6, 0.7])
+    change = jnp.array([[0.3, -0.2, 0.5], [-0.2, 0.1, 0.4], [0.5, 0.4, -0.6]])
+
+    def along(x, inertia):
+        return of_tensor(0.8, momentum * (1 + x[1]), inertia + x[0] * change)
+
+    zero = jnp.zeros(2)
+    first = quick_jit(jax.jacfwd(along))
+    h = 1e-3
+    for modes in itertools.product((jax.jacfwd, jax.jacrev), repeat=2):
+        second = quick_jit(modes[0](modes[1](along)))(zero, inertia)
+        for i in range(2):
+            ends = [first(m * h * jnp.eye(2)[i], inertia) for m in (-2, -1, 1, 2)]
+            expected = (ends[0] - 8 * ends[1] + 8 * ends[2] - ends[3]) / (12 * h)
+            np.testing.assert_allclose(second[:, :, i], expected, rtol=0, atol=1e-10)
+    cube = 1.5 * jnp.eye(3)
+    assert np.isnan(quick_jit(jax.jacfwd(jax.jacfwd(along)))(zero, cube)[:, 0, 0]).all()
+
+
+@pytest.mark.long
+def test_a_shape_with_a_full_tensor_and_equal_moments():
+    """A cylinder that is turned in the frame of its body, by its radius, through an impact."""
+
+    def final(radius):
+        cylinder = rb.Cylinder(radius, 0.2)
+        placed = rb.Placed(cylinder, [0.1, 0.0, 0.05], [np.cos(0.3), np.sin(0.3), 0.0, 0.0])
+        world = rb.World(
+            [rb.RigidBody(placed, 1.3)], [rb.HalfSpace()], contact_law=rb.Frictionless(0.6)
+        )
+        still = [[0.0, 0, 0]]
+        state = rb.State([[0.0, 0, 1.0]], [[1.0, 0, 0, 0]], still, [[1.0, 2.0, 0.7]])
+        sol = rb.simulate(world, state, rb.EventDriven(rb.ExactFlight(), None), 0.55)
+        return jnp.concatenate([sol.final.position[0], sol.final.angular_velocity[0]])
+
+    by = quick_jit(jax.jacrev(final))(0.11)
+    h = 1e-5
+    ends = [final(0.11 + m * h) for m in (-2, -1, 1, 2)]
+    expected = (ends[0] - 8 * ends[1] + 8 * ends[2] - ends[3]) / (12 * h)
+    np.testing.assert_allclose(by, expected, rtol=0, atol=1e-9 * np.abs(expected).max())
 
 
 @pytest.mark.slow
