@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import abc
+from typing import Any
 
 import equinox as eqx
-from jaxtyping import Array, Float
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float
 
 Time = Float[Array, ""] | float
 
@@ -16,3 +19,15 @@ class AbstractInput(eqx.Module):
     @abc.abstractmethod
     def __call__(self, t: Time) -> Float[Array, "..."]:
         """The array at a time [s]."""
+
+    def in_order(self) -> Bool[Array, ""]:
+        """Whether its numbers make sense, which may have been traced when it was made, or have been
+        changed since."""
+        return jnp.ones((), bool)
+
+
+def all_in_order(tree: Any) -> Bool[Array, ""]:
+    """Whether the numbers of all control inputs in a tree make sense."""
+    leaves = jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, AbstractInput))
+    found = [leaf.in_order() for leaf in leaves if isinstance(leaf, AbstractInput)]
+    return jnp.all(jnp.stack(found)) if found else jnp.ones((), bool)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from .._text import readable
 from .._validate import real_array, require
@@ -25,7 +25,8 @@ class PiecewiseConstant(AbstractInput):
     step: let knots fall on ends of steps where that matters.
 
     Attributes:
-        ts: the knots [s], shape (n,), strictly increasing, n at least 1.
+        ts: the knots [s], shape (n,), strictly increasing, n at least 1. Traced ones are looked at
+            when a simulation begins, and end it with `invalid_times` if they do not increase.
         values: at the knots, shape (n, ...).
 
     Raises:
@@ -43,6 +44,9 @@ class PiecewiseConstant(AbstractInput):
         last = jnp.maximum(_passed(ts, t) - 1, 0)
         return jax.lax.dynamic_index_in_dim(values, last, keepdims=False)
 
+    def in_order(self):
+        return _ascending(self.ts)
+
     def __repr__(self) -> str:
         return readable(self)
 
@@ -55,7 +59,7 @@ class PiecewiseLinear(AbstractInput):
     the right.
 
     Attributes:
-        ts: the knots [s], shape (n,), strictly increasing, n at least 2.
+        ts: the knots [s], shape (n,), strictly increasing, n at least 2; traced ones likewise.
         values: at the knots, shape (n, ...).
 
     Raises:
@@ -80,8 +84,16 @@ class PiecewiseLinear(AbstractInput):
         # Not by clipping, whose derivative at a knot is half that of either side.
         return jnp.where(t < ts[0], before, jnp.where(t >= ts[-1], after, between))
 
+    def in_order(self):
+        return _ascending(self.ts)
+
     def __repr__(self) -> str:
         return readable(self)
+
+
+def _ascending(ts: Float[Array, " n"]) -> Bool[Array, ""]:
+    """Whether knots ascend; some may have been rounded to one."""
+    return jnp.all(ts[1:] >= ts[:-1])
 
 
 def _passed(ts: Float[Array, " n"], t: Float[Array, ""]) -> Int[Array, ""]:

@@ -44,6 +44,11 @@ class AbstractContactLaw(eqx.Module):
         """mu; infinite where friction has no limit."""
 
     @property
+    def has_limit(self) -> bool:
+        """Whether friction has one, as contacts that last need it."""
+        return True
+
+    @property
     def turning_friction(
         self,
     ) -> tuple[Float[Array, "..."] | None, Float[Array, "..."] | None]:
@@ -315,6 +320,10 @@ class Rough(AbstractContactLaw):
             return jnp.full_like(self.restitution, jnp.inf)
         return self.friction
 
+    @property
+    def has_limit(self):
+        return self.friction is not None
+
     def resolve(self, inverse_inertia, velocity, collinearity):
         normal = -velocity.z / inverse_inertia.diagonal.z
         rest = -inverse_inertia.solve(velocity)
@@ -403,6 +412,7 @@ def friction_number(friction: ArrayLike, name: str) -> Float[Array, ""]:
     """
     value = real_array(friction, name, ())
     require(value, name, lambda mu: mu >= 0, "0 or more")
+    require(value, name, np.isfinite, "finite")
     return value
 
 

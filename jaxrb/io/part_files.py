@@ -209,6 +209,8 @@ def claim(directory: Path, identity: dict[str, Any]) -> None:
         ValueError: if it is the one of another run, naming what differs, or holds parts of which
             nothing says what run they are of. Nothing is written then.
     """
+    if directory.exists() and not directory.is_dir():
+        raise ValueError(f"directory {directory} is a file.")
     directory.mkdir(parents=True, exist_ok=True)
     manifest = directory / _MANIFEST
     if not manifest.exists():

@@ -14,6 +14,7 @@ from ..bodies import State
 from ..simulate import RESULTS as WORLD_RESULTS
 from .optimal_control import OptimalControl
 from .results import RESULTS
+from .stages import product
 
 
 @dataclasses.dataclass(frozen=True, repr=False)
@@ -68,4 +69,7 @@ class ControlSolution:
         if self.gains is None:
             raise ValueError("This solution has no gains: GaussNewtonShooting finds them.")
         node = jax.tree.map(lambda leaf: jnp.asarray(leaf[stage]), self.states)
-        return self.controls[stage] + self.gains[stage] @ node.local(state).reshape(-1)
+        deviation = node.local(state).reshape(-1)
+        return self.controls[stage] + product(
+            jnp.asarray(self.gains[stage], deviation.dtype), deviation
+        )

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .._codes import code_names
+from ..simulate import RESULTS as WORLD_RESULTS
 from .results import RESULTS
 
 if TYPE_CHECKING:
@@ -31,11 +32,8 @@ def describe_fit(fit: Fit) -> str:
         for line in lines
     ]
     rows.insert(1, "-" * max(map(len, rows)))
-    ratio = fit.chi_square / max(fit.dof, 1)
+    rows += ["", *_goodness(fit)]
     rows += [
-        "",
-        f"chi-square {fit.chi_square:.6g} with {fit.dof} degrees of freedom, {ratio:.4g} each",
-        f"probability of the runs of the residuals {fit.runs:.2g}",
         f"{fit.impacts} impacts; {int(np.max(fit.starts.iterations))} iterations at most; "
         f"{len(fit.starts.chi_square)} starts: {code_names(RESULTS, fit.starts.result)}",
         f"result {RESULTS[fit.result]}",
@@ -44,6 +42,16 @@ def describe_fit(fit: Fit) -> str:
         parts = ", ".join(f"{name} ({part:+.2f})" for name, part in direction.items())
         rows.append(f"not known together: {parts}")
     return "\n".join(rows)
+
+
+def _goodness(fit: Fit) -> list[str]:
+    if not np.isfinite(fit.chi_square):
+        return [f"no simulation of the data: {WORLD_RESULTS[fit.world_result]}"]
+    ratio = fit.chi_square / max(fit.dof, 1)
+    return [
+        f"chi-square {fit.chi_square:.6g} with {fit.dof} degrees of freedom, {ratio:.4g} each",
+        f"probability of the runs of the residuals {fit.runs:.2g}",
+    ]
 
 
 def describe_shots(shots: Shots) -> str:

@@ -77,7 +77,8 @@ class Fit:
             with their parts of a unit vector.
         chi_square: sum of squares of measured less simulated, over the noise.
         dof: degrees of freedom: how many numbers were measured, less those that were fitted.
-        runs: how probable so few or so many changes of sign of the residuals are in noise.
+        runs: how probable so few or so many changes of sign of the residuals are in noise; NaN
+            where a simulation failed.
         residuals: of each throw, measured less simulated over the noise, shape (T, n); NaN where
             nothing was measured.
         impacts: how many there are in all throws.
@@ -159,11 +160,17 @@ def fit(
     positive_count(max_iterations, "max_iterations")
     initial = _starts(free, starts, key, spread)
     noise = max(one.noise[0] for one in throws)
-    # A power of ten, as it is part of the program.
-    depth = max(method.penetration, 10.0 ** float(np.ceil(np.log10(PENETRATION * noise))))
+    # Of two to a power of ten, as it is part of the program, which need not be another for data
+    # that are a little noisier.
+    depth = max(method.penetration, 10.0 ** float(np.ceil(2 * np.log10(PENETRATION * noise)) / 2))
     method = dataclasses.replace(method, penetration=depth)
     dt = float(method.dt)  # type: ignore[arg-type]
     chains, nodes = cut(world, throws, dt, segments, free.dtype)
+    if _dof(chains, free.size) < 0:
+        raise ValueError(
+            f"fit: {int(chains.measured.sum())} numbers were measured, fewer than are unknown: "
+            f"{free.size} of parameters, {chains.noise.shape[1]} of the first state of each throw."
+        )
     longest = float(np.max(chains.t1 - chains.t0))
     given, static = parted(args)
     settings = Settings(method, free, capacity(int(np.ceil(longest / dt - 1e-6)) + 1), static)
@@ -286,13 +293,18 @@ def _fitted(problem, throws, initial, found: Minimised, max_iterations: int) -> 
     # In coordinates about the fitted world, which are not always those about the given one.
     point = point._replace(parameters=np.zeros_like(point.parameters))
     flown = as_numpy(problem._replace(world=fitted).evaluate(point))
-    *_, root = shooting.step(point, flown, chains, np.zeros(1), 0.0, free.largest_steps)
-    covariance, unknown = estimates.covariance(np.asarray(root)[0])
+    failed = codes[best] == code_of(RESULTS.simulation_failed)
+    if failed:  # no derivative says anything
+        covariance, unknown = np.diag(np.full(free.size, np.inf)), np.zeros((0, free.size))
+    else:
+        *_, root = shooting.step(point, flown, chains, np.zeros(1), 0.0, free.largest_steps)
+        covariance, unknown = estimates.covariance(np.asarray(root)[0])
     impacts = int(np.where(chains.real, flown.impacts[0], 0).sum())
     if codes[best] == code_of(RESULTS.successful) and len(unknown):
         lost = RESULTS.not_identifiable if impacts else RESULTS.no_impact
         codes[best] = code_of(lost)
     residuals, runs = _residuals(throws, chains, flown)
+    runs = float("nan") if failed else runs
     ended = flown.code[0][chains.real]
     return Fit(
         world=fitted,

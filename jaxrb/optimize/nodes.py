@@ -131,6 +131,7 @@ def states_at(
         for body in range(n_bodies):
             seen = np.asarray(np.isfinite(positions[:, body]).all(-1))
             turned = np.asarray(np.isfinite(attitudes[:, body]).all(-1))
+            _check_seen(body, seen, turned)
             own = _around(time, ts, seen, breaks)
             tau = ts[own] - time
             line = _line(tau, positions[own, body] - acceleration[body] * tau[:, None] ** 2 / 2)
@@ -139,19 +140,21 @@ def states_at(
     return Nodes(nodes, states[..., :3], states[..., 3:7], states[..., 7:10], states[..., 10:])
 
 
+def _check_seen(body: int, seen: np.ndarray, turned: np.ndarray) -> None:
+    """Raises `ValueError` unless there is something to start from."""
+    for known, what in ((seen, "position"), (turned, "attitude")):
+        if known.sum() < 2:
+            raise ValueError(
+                f"The {what} of body {body} was measured {known.sum()} times; it takes two to "
+                "start from. Poses need quaternions beside positions; points tell a pose where "
+                "three of a body, not in a line, are seen at one time."
+            )
+
+
 def _around(time: float, ts: np.ndarray, known: np.ndarray, breaks: np.ndarray) -> np.ndarray:
     """Samples near a time, between the jumps before and after it; the nearest four if these are
-    fewer.
-
-    Raises:
-        ValueError: if fewer than two are known at all.
-    """
+    fewer."""
     places = np.flatnonzero(known)
-    if places.size < 2:
-        raise ValueError(
-            "A body was measured fewer than twice: there is nothing to start from. Measured "
-            "points tell a pose where three of a body, not in a line, are seen at one time."
-        )
     before = max(breaks[breaks <= time], default=-np.inf)
     after = min(breaks[breaks > time], default=np.inf)
     inside = places[(ts[places] > before) & (ts[places] < after)]

@@ -393,6 +393,7 @@ def _shots(shared: Given, aim: Aim, found: Round, tolerance: float, max_iteratio
     conditions = (
         (unsolved, RESULTS.stalled),
         (unsolved & (found.iterations >= max_iterations), RESULTS.max_iterations_reached),
+        (~np.isfinite(found.cost), RESULTS.residual_not_finite),
         (code == NOT_STOPPED, RESULTS.event_missed),
         (code > 0, RESULTS.simulation_failed),
     )

@@ -156,6 +156,11 @@ class Programs(NamedTuple):
         return jax.tree.map(np.asarray, found)
 
 
+def product(a: Array | np.ndarray, b: Array | np.ndarray) -> Array:
+    """a @ b to round-off, on GPUs, too, where the default for float32 keeps ten bits."""
+    return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)
+
+
 @partial(jax.jit, static_argnames="settings")
 def _linearised(model: Model, stages: Stage, *, settings: Settings) -> Linearised:
     return jax.vmap(lambda stage: _linearise(model, stage, settings))(stages)
@@ -166,7 +171,7 @@ def _linearise(model: Model, stage: Stage, settings: Settings) -> Linearised:
     free, dtype = stage.free, stage.controls.dtype
 
     def flight(step):
-        move = step[n_u:] if free is None else free @ step[n_u:]
+        move = step[n_u:] if free is None else product(free, step[n_u:])
         start, u = stage.start.retract(move.reshape(-1, 12)), stage.controls + step[:n_u]
         final, code = _fly(model, settings, start, u, stage.t0, stage.t1)
         return (model.cost(start, u), stage.target.local(final).reshape(-1)), code
@@ -179,7 +184,7 @@ def _linearise(model: Model, stage: Stage, settings: Settings) -> Linearised:
     values, slopes, code = value_and_jacobian(flight, jnp.zeros(n_u + n_free, dtype))
     if free is not None:
         slopes = jax.tree.map(
-            lambda by: jnp.concatenate([by[:, :n_u], by[:, n_u:] @ free.T], axis=1), slopes
+            lambda by: jnp.concatenate([by[:, :n_u], product(by[:, n_u:], free.T)], axis=1), slopes
         )
     ends, by_end, _ = value_and_jacobian(at_target, jnp.zeros(n_x, dtype))
     residual, defect = zip(values, slopes, strict=True)
@@ -198,7 +203,7 @@ def _roll_out(shared, policy: Policy, settings: Settings) -> Rollout:
     def stage(carry, given):
         state, first = carry
         u, gain, node, t0, t1 = given
-        u = u + gain @ node.local(state).reshape(-1)
+        u = u + product(gain, node.local(state).reshape(-1))
         final, code = _fly(model, settings, state, u, t0, t1)
         after = State(final.position, final.quaternion, final.velocity, final.angular_velocity)
         cost = jnp.sum(model.cost(state, u) ** 2)

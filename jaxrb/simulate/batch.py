@@ -12,6 +12,7 @@ from jaxtyping import Array, Float
 from ..bodies import State
 from ..exec.parallel import chosen_devices, chunk_size, in_parallel, on_cores, traced
 from .method import AbstractMethod, Backend
+from .observables import deepest_penetration
 from .progress import progress_bar
 from .saving import SaveAt, Solution
 from .solve import Program, Task, raise_failure, solve
@@ -84,7 +85,12 @@ def simulate_batch(
         )
     solution = task.trimmed(solution, axis=1)
     if throw:
-        return raise_failure(solution)
+
+        def penetration(number):
+            own = lambda tree: jax.tree.map(lambda leaf: leaf[number], tree)  # noqa: E731
+            return deepest_penetration(own(world) if batch_world else world, own(states), t0, args)
+
+        return raise_failure(solution, penetration)
     return watch(solution) if failed == "keep" else solution
 
 

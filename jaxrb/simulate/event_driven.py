@@ -182,6 +182,8 @@ class EventDriven(AbstractMethod):
             )
         if self.on_zeno != "rest":
             _check_joints(self.flow, world)
+        if self._remembers(world):
+            _check_friction(world)
         return for_flow(self.flow, state)
 
     def build(self, world, state, args):
@@ -314,6 +316,16 @@ def _rests_as_it_hits(world: World) -> bool:
     """
     shapes = [body.shape for body in world.bodies] if world.obstacles else []
     return all(len(shape.parts()) == len(shape.standing_parts()) for shape in shapes)
+
+
+def _check_friction(world: World) -> None:
+    """Raises `ValueError` where contacts that last would have a friction without limit."""
+    for law in (world.contact_law, *(special.law for special in world.pair_laws)):
+        if not law.has_limit:
+            raise ValueError(
+                f"Contacts that last have a friction: give {type(law).__name__}.friction a number, "
+                'as large as you like, or use on_zeno="stop".'
+            )
 
 
 def _check_joints(flow: AbstractFlow, world: World) -> None:

@@ -62,6 +62,22 @@ def pair_gaps(world: World, state: State) -> Float[Array, " n_pairs"]:
     return least.at[np.array(places)[own]].min(gap[own])
 
 
+def deepest_penetration(world: World, state: State, t: Any = 0.0, args: Any = None) -> str:
+    """A sentence on what is deepest in what; empty where nothing penetrates."""
+    of_obstacles = np.asarray(gaps(world, state, t, args))
+    of_pairs = np.asarray(pair_gaps(world, state))
+    least = min(of_obstacles.min(initial=0.0), of_pairs.min(initial=0.0))
+    if not least < 0:
+        return ""
+    if of_obstacles.min(initial=0.0) == least:
+        body, obstacle = np.unravel_index(np.argmin(of_obstacles), of_obstacles.shape)
+        where = f"body {body} is {-least:.3g} m deep in obstacle {obstacle}"
+    else:
+        first, second = world.pairs[int(np.argmin(of_pairs))]
+        where = f"bodies {first} and {second} are {-least:.3g} m deep in each other"
+    return f"At the start {where}."
+
+
 def kinetic_energy(world: World, state: State) -> Float[Array, ""]:
     """sum of (m v.v + Omega.J Omega)/2, of rotors in joints, and what is in `State.stretch` [J]."""
     inertial = Inertial.of(world.bodies, state.position.dtype, world.pins)

@@ -77,7 +77,7 @@ class RESULTS(Codes):
     )
     invalid_times = (
         "Times that were traced are impossible: t1 must not lie before t0, dt must be positive, "
-        "and SaveAt.ts sorted and within [t0, t1]."
+        "SaveAt.ts sorted and within [t0, t1], and the knots of inputs must increase."
     )
     impact_not_ended = (
         "A frictional impact did not end: friction keeps the bodies from separating. Less "

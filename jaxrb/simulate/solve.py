@@ -17,10 +17,12 @@ from jaxtyping import Array, Float
 from .._hosts import entry, first_of, spans_processes
 from .._validate import one_of, raise_inside, time_number
 from ..bodies import State
+from ..control.base import all_in_order
 from ..exec.uncollected import uncollected
 from .assemble import assemble
 from .contact_forces import forces_of
 from .method import AbstractMethod, Backend
+from .observables import deepest_penetration
 from .progress import progress_bar
 from .recorder import SaveSpec
 from .results import RESULTS, Code
@@ -103,7 +105,9 @@ def simulate(
         if shows:
             jax.block_until_ready(solution)
     solution = task.trimmed(solution)
-    return raise_failure(solution) if throw else solution
+    if not throw:
+        return solution
+    return raise_failure(solution, lambda _: deepest_penetration(world, state, t0, args))
 
 
 class Numbers(NamedTuple):
@@ -209,6 +213,7 @@ def solve(world: World, state: State, numbers: Numbers, program: Program, progre
     depth = method.penetration + method.events(system, grid.dt).unevenness(grid.t0, phase)
     code = initial_code(grid.t0, world, state, system, phase, depth)
     in_order = numbers.in_order & (grid.t1 >= grid.t0) & (grid.dt > 0)
+    in_order &= all_in_order((world, args))
     code = jnp.where((code == Code.successful) & ~in_order, jnp.int32(Code.invalid_times), code)
     run = method.run(
         system, phase, code, grid, numbers.times, program.wanted, progress, program.backend
@@ -267,10 +272,15 @@ def traced(arrays: Any) -> bool:
     return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(arrays))
 
 
-def raise_failure(solution: Solution) -> Solution:
+def raise_failure(solution: Solution, penetration: Callable[[int], str] | None = None) -> Solution:
     """The solution, if it was successful; raises otherwise, also from inside a jitted call.
 
     Of a batch that spans processes each of them raises, and names the same world.
+
+    Args:
+        solution: of one world or of a batch.
+        penetration: a sentence on what penetrates what at the start of a world, by its number;
+            None where that is not the start.
     """
     (code,) = jax.tree.leaves(solution.result)
     if isinstance(code, Tracer):
@@ -279,7 +289,12 @@ def raise_failure(solution: Solution) -> Solution:
     failed = (code if spans_processes(code) else np.asarray(code)) != int(Code.successful)
     if (found := first_of(failed)) is not None:
         count, first = found
-        message = RESULTS[entry(solution.result, first)]
+        result = entry(solution.result, first)
+        message = RESULTS[result]
+        if penetration is not None and result == RESULTS.initial_penetration:
+            # Of several processes one alone may not look at the numbers of a world.
+            more = "" if spans_processes(code) else penetration(first)
+            message = f"{message} {more}".rstrip()
         if failed.ndim:
             message = f"{count} of {failed.size} worlds; the first, world {first}: {message}"
         raise RuntimeError(f"The simulation ended early: {message}")

@@ -139,6 +139,13 @@ def test_states_by_a_function(run, copy, computed):
     assert computed == [PART] and asked[-1] == [8, 9] and contents(copy) == whole
 
 
+def test_a_directory_is_no_file(tmp_path):
+    (tmp_path / "run").write_text("notes")
+    with pytest.raises(ValueError, match=r"directory .*run is a file"):
+        simulate_parts(WORLD, drops(heights(N)), METHOD, T1, tmp_path / "run", part=PART)
+    assert (tmp_path / "run").read_text() == "notes"
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [

@@ -217,6 +217,43 @@ def test_noise_that_was_said_too_small_is_a_poor_fit():
     assert "poor_fit" in str(fit)
 
 
+@pytest.mark.slow
+def test_a_world_that_ends_at_the_start_is_no_fit():
+    """Measured a metre too low, within the floor: nothing is said of the parameters."""
+    low = [(ts, position - [0, 0, 1.0], turns) for ts, position, turns in data_of(0)]
+    fit = fitted(low)
+    assert fit.result == ro.RESULTS.simulation_failed
+    assert fit.world_result == rb.RESULTS.initial_penetration
+    assert np.isinf(fit.chi_square) and np.isnan(fit.runs) and not fit.unidentifiable
+    assert np.isinf(np.diagonal(fit.covariance)).all()
+    assert all(estimate.upper.max() == np.inf for estimate in fit.estimates.values())
+    assert "no simulation of the data: initial_penetration" in str(fit)
+    assert "not known together" not in str(fit)
+
+
+@pytest.mark.slow
+def test_measured_points_are_fitted():
+    """Four markers on the ball, seen with the noise of a position, tell the same as its poses."""
+    markers = 0.8 * RADIUS * np.array([[1.0, 0, 0], [0, 1, 0], [0, 0, 1], [-1, -1, -1]])
+    rng, world, throws = np.random.default_rng(5), world_of(), []
+    for ts, position, turns in data_of(6, sd=(0.0, 0.0)):
+        arms = np.stack([_rotated(turns, marker) for marker in markers], axis=1)
+        seen = position[:, None] + arms
+        seen = seen + rng.normal(0, SD[0], seen.shape)
+        throws.append(ro.Points(ts, seen, markers, SD[0]))
+    fit = ro.fit(world, throws, ro.Parameters(world, CHARTS), METHOD)
+    assert fit.result == ro.RESULTS.not_identifiable  # as of poses: two masses and a wall
+    e, g = fit.estimates["contact_law.restitution"], fit.estimates["gravity"]
+    assert e.lower < TRUE["e"] < e.upper and e.upper - e.lower < 0.01
+    assert g.lower[2] < -TRUE["g"] < g.upper[2]
+    assert abs(fit.chi_square - fit.dof) < 4 * np.sqrt(2 * fit.dof)
+
+
+def _rotated(quaternions, vector):
+    scalar, axis = quaternions[:, :1], quaternions[:, 1:]
+    return vector + 2 * np.cross(axis, np.cross(axis, vector) + scalar * vector)
+
+
 def test_bad_input():
     world = world_of()
     free = ro.Parameters(world, CHARTS)
@@ -234,6 +271,11 @@ def test_bad_input():
         ro.fit(two, poses, ro.Parameters(two, {"gravity": ro.Real()}), METHOD)
     with pytest.raises(ValueError, match="another structure"):
         ro.fit(rb.World(world.bodies), poses, free, METHOD)
+    with pytest.raises(ValueError, match="12 numbers were measured, fewer than are unknown: 6 of"):
+        ro.fit(world, [ro.Poses(*(part[:2] for part in data_of(0)[0]), SD)], free, METHOD)
+    position, quaternion = poses[0].position, np.full((120, 4), np.nan)
+    with pytest.raises(ValueError, match="attitude of body 0 was measured 0 times"):
+        ro.fit(world, [ro.Poses(poses[0].ts, position, quaternion, SD)], free, METHOD)
     jointed = rb.World(world.bodies, joints=[rb.Pin(0, [0.0, 0, 0.1])])
     with pytest.raises(ValueError, match="bodies in joints"):
         ro.fit(jointed, poses, ro.Parameters(jointed, {"gravity": ro.Real()}), METHOD)

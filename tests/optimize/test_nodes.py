@@ -167,5 +167,5 @@ def test_what_was_hardly_measured_has_no_state():
     rng = np.random.default_rng(5)
     place, (turns, _) = flight(rng), attitudes(rng, np.zeros(3))
     turns[1:] = np.nan
-    with pytest.raises(ValueError, match="measured fewer than twice"):
+    with pytest.raises(ValueError, match="attitude of body 0 was measured 1 times"):
         nodes.states_at(np.array([0.5]), np.zeros(0), TS, (place, turns), G)

@@ -159,6 +159,11 @@ def test_what_does_not_succeed_says_so():
     inside = shot(start=thrown(height=-0.05), rounds=2)
     assert inside.result == ro.RESULTS.simulation_failed and np.isinf(inside.cost)
     assert inside.world_result == rb.RESULTS.initial_penetration
+    # A goal that is no attitude, of which a program that is traced knows nothing.
+    nowhere = eqx.Partial(ro.pose_error, quaternion=jnp.zeros(4))
+    missed = shot(nowhere, rounds=2)
+    assert missed.result == ro.RESULTS.residual_not_finite and np.isinf(missed.cost)
+    assert "NaN or infinite" in str(missed)
 
 
 def test_bad_input():
@@ -184,6 +189,10 @@ def test_bad_input():
         rb.StopWhen(3.0)
     with pytest.raises(ValueError, match="needs a position, a quaternion, or both"):
         ro.pose_error(thrown())
+    with pytest.raises(ValueError, match=r"pose_error: position must have shape \(3,\)"):
+        ro.pose_error(thrown(), jnp.zeros((1, 3)))
+    with pytest.raises(ValueError, match="pose_error: quaternion must have unit length"):
+        ro.pose_error(thrown(), quaternion=jnp.zeros(4))
 
 
 def test_errors_of_poses():
@@ -192,3 +201,6 @@ def test_errors_of_poses():
     state = rb.State([[0.3, 0, 0]], quaternion, [[0.0, 0, 0]], [[0.0, 0, 0]])
     missed = ro.pose_error(state, jnp.zeros(3), jnp.array([1.0, 0, 0, 0]))
     np.testing.assert_allclose(missed, [0.3, 0, 0, 0, 0, np.pi / 4], atol=1e-15)
+    # Four typed digits.
+    typed = ro.pose_error(state, quaternion=[0.9239, 0.0, 0.0, 0.3827])
+    np.testing.assert_allclose(typed, 0.0, atol=1e-4)

@@ -88,6 +88,52 @@ def test_code_and_remedy(code):
         rb.simulate(*scene)
 
 
+def test_what_penetrates_is_named():
+    """By how much, and where; in a batch in the first world that does."""
+    world, state, method, t1 = sunk()
+    with pytest.raises(RuntimeError, match=r"At the start body 0 is 0.001 m deep in obstacle 0\."):
+        rb.simulate(world, state, method, t1)
+    two = rb.World([BALL, BALL], [rb.HalfSpace()])
+    place = jnp.array([[0.0, 0, 2.0], [0, 0, 1.05]])
+    turn, still = jnp.array([[1.0, 0, 0, 0]] * 2), jnp.zeros((2, 3))
+    start_of = lambda height: rb.State(place.at[0, 2].set(height), turn, still, still)  # noqa: E731
+    with pytest.raises(RuntimeError, match=r"bodies 0 and 1 are 0.05 m deep in each other\."):
+        rb.simulate(two, start_of(2.0), method, t1)
+    states = jax.tree.map(lambda *leaves: jnp.stack(leaves), start_of(3.0), start_of(2.01))
+    with pytest.raises(RuntimeError, match=r"world 1: .* 0 and 1 are 0.04 m deep in each other\."):
+        rb.simulate_batch(two, states, method, 0.1)
+    worlds = jax.tree.map(lambda leaf: jnp.stack([leaf, leaf]), two)
+    with pytest.raises(RuntimeError, match=r"world 1: .* 0 and 1 are 0.04 m deep in each other\."):
+        rb.simulate_batch(worlds, states, method, 0.1, batch_world=True)
+
+
+def test_contacts_that_last_need_a_limit_of_friction():
+    """Without one it would be infinite in the problem of contacts, which is then none."""
+    law = rb.Rough(0.5, 0.0)
+    world = rb.World([BALL], [rb.HalfSpace()], contact_law=law)
+    with pytest.raises(ValueError, match=r"give Rough.friction a number"):
+        rb.simulate(world, start(2.0), rb.LGVCI(dt=0.02, on_zeno="rest"), 1.0)
+
+
+def test_knots_that_do_not_increase_are_a_code():
+    """Traced ones, of which nothing is known before, in `args` and in a load."""
+    of_args = rb.World([BALL], forces=[rb.Thruster(0, lambda t, push: push(t))])
+
+    @jax.jit
+    def results(knots):
+        push = rb.PiecewiseLinear(knots, jnp.ones((3, 3)))
+        of_load = rb.World([BALL], forces=[rb.Thruster(0, push)])
+        rest = (start(2.0), rb.LGVCI(dt=0.02), 0.1)
+        sols = (
+            rb.simulate(of_args, *rest, args=push, throw=False),
+            rb.simulate(of_load, *rest, throw=False),
+        )
+        return [sol.result for sol in sols]
+
+    for knots, code in (([0.0, 0.05, 0.1], "successful"), ([0.0, 0.07, 0.06], "invalid_times")):
+        assert all(found == getattr(RESULTS, code) for found in results(jnp.array(knots)))
+
+
 def test_throw_from_inside_jit():
     world, state, method, t1 = sunk()
 

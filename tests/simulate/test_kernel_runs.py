@@ -223,7 +223,8 @@ def test_derivatives_are_those_of_xla():
         return final.position[..., 2].sum()
 
     z = heights(N)
-    by_kernel = jax.grad(lambda z: height(z, "kernel"))(z)
+    with pytest.warns(UserWarning, match="not as a kernel: it is differentiated"):
+        by_kernel = jax.grad(lambda z: height(z, "kernel"))(z)
     np.testing.assert_array_equal(by_kernel, jax.grad(lambda z: height(z, "xla"))(z))
     np.testing.assert_allclose(np.abs(by_kernel), 1.0, rtol=1e-9)  # -1 after a bounce, elastic
 
@@ -232,7 +233,8 @@ def test_derivatives_are_those_of_xla():
 def test_impacts_are_recorded_by_xla():
     world, states, method, t1 = case_1()
     save = rb.SaveAt(final=True, impacts=4)
-    sol = rb.simulate_batch(world, states, method, t1, save=save, backend="kernel")
+    with pytest.warns(UserWarning, match="not as a kernel: it keeps records of impacts"):
+        sol = rb.simulate_batch(world, states, method, t1, save=save, backend="kernel")
     assert not np.any(sol.stats.kernel)
     assert np.all(sol.impacts.count > 0)
 
