@@ -249,6 +249,63 @@ def test_measured_points_are_fitted():
     assert abs(fit.chi_square - fit.dof) < 4 * np.sqrt(2 * fit.dof)
 
 
+@pytest.mark.long
+def test_friction_is_unknown_where_every_impact_sticks():
+    """A ball that hardly slips: any friction above what it needs gives the same motion."""
+
+    def world(friction):
+        law = rb.Coulomb(friction, 0.6)
+        return rb.World([rb.RigidBody(rb.Sphere(RADIUS), 2.0)], [rb.HalfSpace()], contact_law=law)
+
+    state = rb.State([[0.0, 0, 0.6]], [[1.0, 0, 0, 0]], [[0.3, -0.1, 0]], [[1.0, 2.0, 0.5]])
+    ts = np.linspace(0.0, 1.0, 100)
+    sol = rb.simulate(world(0.8), state, METHOD, 1.0, save=rb.SaveAt(ts=ts))
+    rng = np.random.default_rng(0)
+    position = np.asarray(sol.states.position) + rng.normal(0, SD[0], (100, 1, 3))
+    turns = rng.normal(0, SD[1], (100, 1, 3))
+    quaternion = rb.lie.quaternion.retract(sol.states.quaternion, turns)
+    given = world(0.7)
+    charts = {"contact_law.restitution": ro.Bounded(0, 1), "contact_law.friction": ro.Positive()}
+    data = ro.Poses(ts, position, quaternion, SD)
+    fit = ro.fit(given, data, ro.Parameters(given, charts), METHOD)
+    assert fit.result == ro.RESULTS.not_identifiable
+    assert [set(direction) for direction in fit.unidentifiable] == [{"contact_law.friction"}]
+    assert fit.estimates["contact_law.friction"].upper == np.inf
+    e = fit.estimates["contact_law.restitution"]
+    assert e.lower < 0.6 < e.upper
+
+
+@pytest.mark.long
+def test_mass_is_known_in_proportion_to_inertia_alone():
+    """Of a body that flies and hits what does not move, forces are in proportion to its mass."""
+    shape, moments = rb.Ellipsoid([0.12, 0.1, 0.07]), np.array([5.0, 7.0, 9.0]) * 1e-3
+
+    def world(mass, moments):
+        body = rb.RigidBody(shape, mass, moments)
+        return rb.World([body], [rb.HalfSpace()], contact_law=rb.Frictionless(0.8))
+
+    turn = [[0.9, 0.3, -0.2, 0.25]] / np.linalg.norm([0.9, 0.3, -0.2, 0.25])
+    state = rb.State([[0.0, 0, 0.6]], turn, [[0.3, -0.1, 0]], [[2.0, -3.0, 1.0]])
+    ts = np.linspace(0.0, 1.0, 150)
+    sol = rb.simulate(world(2.0, moments), state, METHOD, 1.0, save=rb.SaveAt(ts=ts))
+    rng = np.random.default_rng(1)
+    position = np.asarray(sol.states.position) + rng.normal(0, SD[0], (150, 1, 3))
+    turns = rng.normal(0, SD[1], (150, 1, 3))
+    quaternion = rb.lie.quaternion.retract(sol.states.quaternion, turns)
+    given = world(2.2, moments)
+    charts = {"bodies[0].mass": ro.Positive(), "bodies[0].inertia": ro.PhysicalInertia()}
+    data = ro.Poses(ts, position, quaternion, SD)
+    fit = ro.fit(given, data, ro.Parameters(given, charts), METHOD)
+    assert fit.result == ro.RESULTS.not_identifiable
+    (direction,) = fit.unidentifiable
+    assert "bodies[0].mass" in direction and len(direction) == 4
+    # All in one proportion: the coordinates of an inertia are logarithms too.
+    parts = np.array(list(direction.values()))
+    np.testing.assert_allclose(parts, parts[0], rtol=1e-6)
+    ratio = np.asarray(fit.world.bodies[0].principal_moments / fit.world.bodies[0].mass)
+    np.testing.assert_allclose(ratio, moments / 2.0, rtol=0.05)
+
+
 def _rotated(quaternions, vector):
     scalar, axis = quaternions[:, :1], quaternions[:, 1:]
     return vector + 2 * np.cross(axis, np.cross(axis, vector) + scalar * vector)
