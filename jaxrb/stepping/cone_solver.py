@@ -34,6 +34,7 @@ from .turns import (
     Semismooth,
     apply,
     curnier_map,
+    length,
     project,
 )
 
@@ -49,6 +50,10 @@ _MOST = (4, 12, 24)
 _FINE = (3.0, 3.0, 30.0, 0.3, 0.3, 30.0)
 # They are tried from residuals below this part of the other ways' least term.
 _CLOSE = 0.1
+# Slip slower than this, of an answer, is tried with fine terms as well. They take a few turns until
+# what is left says how good they are.
+_CREEPING = 1e-5
+_LEAST_FINE = 6
 # More follow while each leaves less than this part of the residual.
 _NEARER = 0.1
 # Turns from one start in the interior, the sizes of the starts, one after another, and how much of
@@ -142,8 +147,10 @@ def _turn(state: _State, problem: ConeProblem, units: Units, tolerances: Toleran
     point = point._replace(p=_choose(inner | (state.way != LINEAR), p, even))
     _, u, w = velocities_of(problem, units, point.p, q)
     found = residual_of(problem, units, point.p, q, u, w)
+    slip = jnp.where(problem.active & (point.p[0] > 0), length(u[1:]), 0.0)
+    creeping = jnp.any((slip > 10 * tolerances.accepted) & (slip < _CREEPING), axis=0)
     accepted = jnp.maximum(problem.error / units.speed, tolerances.accepted)[0]
-    return _next(state, Point(*point), q, even, found, problem, tolerances, accepted)
+    return _next(state, Point(*point), q, even, found, creeping, problem, tolerances, accepted)
 
 
 def _proximal(state: _State, tolerances: Tolerances, dtype) -> Float[Array, " lanes"]:
@@ -205,7 +212,15 @@ class _Response(NamedTuple):
 
 
 def _next(
-    state: _State, point: Point, q, even, residual, problem, tolerances: Tolerances, accepted
+    state: _State,
+    point: Point,
+    q,
+    even,
+    residual,
+    creeping,
+    problem,
+    tolerances: Tolerances,
+    accepted,
 ) -> _State:
     """What follows a turn: another of its kind, another kind, or the end.
 
@@ -213,6 +228,7 @@ def _next(
         state: before it.
         point, q, residual: after it.
         even: its impulses, with linear pressures.
+        creeping: whether contacts that bear slip by next to nothing.
         accepted: the residual of an answer.
     """
     finite = jnp.isfinite(residual)
@@ -220,14 +236,8 @@ def _next(
     best = _choose(better, (point.p, q, residual), state.best)
     count, inner = state.in_stage + 1, state.stage == INSIDE
     reached = residual <= tolerances.reached
-    # A polish that no longer improves has reached round-off. That of linear pressures is the
-    # round-off of velocities over the proximal term, from turn to turn another.
-    settled = ~inner & (best[2] <= accepted) & ~(residual < 0.5 * state.residual)
-    # One with which a step is taken is no better from elsewhere where contacts that stick cannot
-    # all do so, as of faces that meet and tilt: the law asks them to slip by as little.
-    nearly = (best[2] <= tolerances.allowed) & (residual > 0.9 * state.residual)
     plain = state.way != LINEAR
-    settled |= ~inner & plain & nearly
+    settled, creeps = _settled(state, residual, best[2], creeping, tolerances, accepted)
     ended = reached | settled
     most = jnp.asarray(_MOST, jnp.int32).at[state.way].get(mode="clip")
     slow = ~(residual < _NEARER * state.residual)
@@ -250,6 +260,7 @@ def _next(
     # slip over the proximal term.
     close = best[2] <= _CLOSE * tolerances.proximal
     fine = lost & jnp.where(state.stage == WARM, ~plain, state.way == PLAIN) & close
+    fine |= creeps
     deepen = polished & ~again & ~fine & (state.start == 0) & ~state.deep
     anew = (lost & ~again & ~fine) | stuck
     failed = anew & (state.stage != WARM) & ~deepen
@@ -275,6 +286,26 @@ def _next(
     turns = state.turns + 1
     deep = (state.deep | deepen) & ~failed
     return _State(point, q, stage, start, count, turns, residual, best, found, way, deep)
+
+
+def _settled(
+    state: _State, residual, best, creeping, tolerances: Tolerances, accepted
+) -> tuple[Bool[Array, " lanes"], Bool[Array, " lanes"]]:
+    """Whether semismooth turns need not go on, and whether they would, but for contacts that slip
+    by next to nothing, for which finer ones are left."""
+    smooth, fine = state.stage != INSIDE, state.way == FINE
+    # A polish that no longer improves has reached round-off. That of linear pressures is the
+    # round-off of velocities over the proximal term, from turn to turn another.
+    settled = smooth & (best <= accepted) & ~(residual < 0.5 * state.residual)
+    settled &= ~(fine & (state.in_stage + 1 < _LEAST_FINE))
+    # Where all contacts of a face have nearly all the friction they can, they may slip or stick,
+    # and slip along friction is in the residual only by the angle between both.
+    creeps = settled & ~fine & creeping & ~(residual <= tolerances.reached)
+    # One with which a step is taken is no better from elsewhere where contacts that stick cannot
+    # all do so, as of faces that meet and tilt: the law asks them to slip by as little.
+    nearly = (best <= tolerances.allowed) & (residual > 0.9 * state.residual)
+    settled |= smooth & (state.way != LINEAR) & nearly
+    return settled & ~creeps, creeps
 
 
 def _start_inside(problem: ConeProblem, like: Point, size) -> Point:
