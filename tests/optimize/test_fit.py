@@ -302,7 +302,8 @@ def test_mass_is_known_in_proportion_to_inertia_alone():
     # All in one proportion: the coordinates of an inertia are logarithms too.
     parts = np.array(list(direction.values()))
     np.testing.assert_allclose(parts, parts[0], rtol=1e-6)
-    ratio = np.asarray(fit.world.bodies[0].principal_moments / fit.world.bodies[0].mass)
+    body = fit.world.bodies[0]
+    ratio = np.asarray(body.principal_moments() / body.mass)
     np.testing.assert_allclose(ratio, moments / 2.0, rtol=0.05)
 
 
