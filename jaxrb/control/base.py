@@ -21,13 +21,13 @@ class AbstractInput(eqx.Module):
         """The array at a time [s]."""
 
     def in_order(self) -> Bool[Array, ""]:
-        """Whether its numbers make sense, which may have been traced when it was made, or have been
-        changed since."""
+        """Whether its knots ascend, which may have been traced when it was made, or changed since;
+        of an input without any it is true."""
         return jnp.ones((), bool)
 
 
 def all_in_order(tree: Any) -> Bool[Array, ""]:
-    """Whether the numbers of all control inputs in a tree make sense."""
+    """Whether the knots of all control inputs in a tree ascend."""
     leaves = jax.tree.leaves(tree, is_leaf=lambda node: isinstance(node, AbstractInput))
     found = [leaf.in_order() for leaf in leaves if isinstance(leaf, AbstractInput)]
     return jnp.all(jnp.stack(found)) if found else jnp.ones((), bool)

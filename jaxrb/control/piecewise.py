@@ -26,7 +26,7 @@ class PiecewiseConstant(AbstractInput):
 
     Attributes:
         ts: the knots [s], shape (n,), strictly increasing, n at least 1. Traced ones are looked at
-            when a simulation begins, and end it with `invalid_times` if they do not increase.
+            when a simulation begins, and end it with `invalid_times` if some descend.
         values: at the knots, shape (n, ...).
 
     Raises:

@@ -10,8 +10,9 @@ from ..bodies import Inertial, Phase
 from ..math import Diag3, rotate_inverse
 from ..math.principal import PrincipalAxes
 from .base import AbstractFlow
-from .free_rotation import free_rotation, free_rotation_of_tensor, longest_rotation
+from .free_rotation import free_rotation, longest_rotation
 from .rigid_rotation import ballistic, following_orientation
+from .tensor_rotation import free_rotation_of_tensor
 
 # Doublings by default, where durations are steps and where they are whole flights.
 _FOR_STEPS, _FOR_FLIGHTS = 4, 6

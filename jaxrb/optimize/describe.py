@@ -32,8 +32,9 @@ def describe_fit(fit: Fit) -> str:
         for line in lines
     ]
     rows.insert(1, "-" * max(map(len, rows)))
-    rows += ["", *_goodness(fit)]
     rows += [
+        "",
+        *_goodness(fit),
         f"{fit.impacts} impacts; {int(np.max(fit.starts.iterations))} iterations at most; "
         f"{len(fit.starts.chi_square)} starts: {code_names(RESULTS, fit.starts.result)}",
         f"result {RESULTS[fit.result]}",

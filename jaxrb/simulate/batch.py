@@ -85,12 +85,7 @@ def simulate_batch(
         )
     solution = task.trimmed(solution, axis=1)
     if throw:
-
-        def penetration(number):
-            own = lambda tree: jax.tree.map(lambda leaf: leaf[number], tree)  # noqa: E731
-            return deepest_penetration(own(world) if batch_world else world, own(states), t0, args)
-
-        return raise_failure(solution, penetration)
+        return raise_failure(solution, partial(_penetration, world, states, batch_world, t0, args))
     return watch(solution) if failed == "keep" else solution
 
 
@@ -101,6 +96,12 @@ def _lanes(shared, batched, *, program: Program) -> Solution:
         return solve(world, state, numbers, program)
 
     return jax.vmap(one, in_axes=(None, 0))(shared, batched)
+
+
+def _penetration(world: World, states: State, batch_world: bool, t0, args, number: int) -> str:
+    """What penetrates what at the start of one of many worlds."""
+    own = lambda tree: jax.tree.map(lambda leaf: leaf[number], tree)  # noqa: E731
+    return deepest_penetration(own(world) if batch_world else world, own(states), t0, args)
 
 
 def _n_lanes(world: World, states: State, batch_world: bool) -> int:

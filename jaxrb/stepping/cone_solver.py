@@ -212,15 +212,7 @@ class _Response(NamedTuple):
 
 
 def _next(
-    state: _State,
-    point: Point,
-    q,
-    even,
-    residual,
-    creeping,
-    problem,
-    tolerances: Tolerances,
-    accepted,
+    state: _State, point, q, even, residual, creeping, problem, tolerances: Tolerances, accepted
 ) -> _State:
     """What follows a turn: another of its kind, another kind, or the end.
 
@@ -235,13 +227,10 @@ def _next(
     better = residual < state.best[2]
     best = _choose(better, (point.p, q, residual), state.best)
     count, inner = state.in_stage + 1, state.stage == INSIDE
-    reached = residual <= tolerances.reached
     plain = state.way != LINEAR
-    settled, creeps = _settled(state, residual, best[2], creeping, tolerances, accepted)
-    ended = reached | settled
+    ended, creeps = _ended(state, residual, best[2], creeping, tolerances, accepted)
     most = jnp.asarray(_MOST, jnp.int32).at[state.way].get(mode="clip")
-    slow = ~(residual < _NEARER * state.residual)
-    many = (count >= most) & (residual > accepted) & slow
+    many = (count >= most) & (residual > accepted) & ~(residual < _NEARER * state.residual)
     # With a small term the residual is large until all that changes has changed.
     grows = (residual > 10 * state.residual) & (state.way != FINE)
     lost = ~finite | grows | many
@@ -259,8 +248,7 @@ def _next(
     # Contacts that must slip by next to nothing are on the cone: turns move impulses there by that
     # slip over the proximal term.
     close = best[2] <= _CLOSE * tolerances.proximal
-    fine = lost & jnp.where(state.stage == WARM, ~plain, state.way == PLAIN) & close
-    fine |= creeps
+    fine = lost & jnp.where(state.stage == WARM, ~plain, state.way == PLAIN) & close | creeps
     deepen = polished & ~again & ~fine & (state.start == 0) & ~state.deep
     anew = (lost & ~again & ~fine) | stuck
     failed = anew & (state.stage != WARM) & ~deepen
@@ -288,24 +276,25 @@ def _next(
     return _State(point, q, stage, start, count, turns, residual, best, found, way, deep)
 
 
-def _settled(
+def _ended(
     state: _State, residual, best, creeping, tolerances: Tolerances, accepted
 ) -> tuple[Bool[Array, " lanes"], Bool[Array, " lanes"]]:
-    """Whether semismooth turns need not go on, and whether they would, but for contacts that slip
-    by next to nothing, for which finer ones are left."""
+    """Whether no turn need follow; and whether none would, but for contacts that slip by next to
+    nothing, for which finer ones are left."""
     smooth, fine = state.stage != INSIDE, state.way == FINE
+    reached = residual <= tolerances.reached
     # A polish that no longer improves has reached round-off. That of linear pressures is the
     # round-off of velocities over the proximal term, from turn to turn another.
     settled = smooth & (best <= accepted) & ~(residual < 0.5 * state.residual)
     settled &= ~(fine & (state.in_stage + 1 < _LEAST_FINE))
     # Where all contacts of a face have nearly all the friction they can, they may slip or stick,
     # and slip along friction is in the residual only by the angle between both.
-    creeps = settled & ~fine & creeping & ~(residual <= tolerances.reached)
+    creeps = settled & ~fine & creeping & ~reached
     # One with which a step is taken is no better from elsewhere where contacts that stick cannot
     # all do so, as of faces that meet and tilt: the law asks them to slip by as little.
     nearly = (best <= tolerances.allowed) & (residual > 0.9 * state.residual)
     settled |= smooth & (state.way != LINEAR) & nearly
-    return settled & ~creeps, creeps
+    return reached | (settled & ~creeps), creeps
 
 
 def _start_inside(problem: ConeProblem, like: Point, size) -> Point:

@@ -13,7 +13,8 @@ from scipy.integrate import solve_ivp
 from scipy.special import ellipkm1
 
 import jaxrb as rb
-from jaxrb.flows.free_rotation import free_rotation, free_rotation_of_tensor
+from jaxrb.flows.free_rotation import free_rotation
+from jaxrb.flows.tensor_rotation import free_rotation_of_tensor
 from jaxrb.math import Sym3, Vec3
 from jaxrb.math.principal import PrincipalAxes
 
