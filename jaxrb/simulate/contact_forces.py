@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
@@ -32,6 +33,7 @@ class ContactForces(eqx.Module):
         point: of the body, world frame [m], shape (n_contacts, 3).
         axes: the normal into the body and two tangents, world frame, shape (n_contacts, 3, 3).
         solved: whether the forces were found; they are NaN if not.
+        residual: of the law of contact and of joints, relative to the largest velocity along them.
         partners: of each contact its body, and what it touches: an obstacle by its index, or a
             body by its own and the number of obstacles.
     """
@@ -42,6 +44,7 @@ class ContactForces(eqx.Module):
     point: Float[Array, "n_contacts 3"]
     axes: Float[Array, "n_contacts 3 3"]
     solved: Bool[Array, ""]
+    residual: Float[Array, ""]
     partners: tuple[tuple[int, int], ...] = eqx.field(static=True)
 
     @property
@@ -98,7 +101,8 @@ def forces_of(
     """
     if system.contacts is None:
         raise ValueError("contact_forces: nothing in this world can touch anything.")
-    impulse, solved = method.events(system, dt).contact_impulse(method.flight, t, dt, phase)
+    events = method.events(system, dt)
+    impulse, solved, residual = events.contact_impulse(method.flight, t, dt, phase)
     rows = ContactRows.of(system.contacts.find(t, phase).points(), phase)
     slip = (rows.rates.velocity(velocities(phase, system.inertial)) - rows.drift)[1:]
     least = _NONE * dt * system.dynamics.acceleration_scale(t, phase)
@@ -114,5 +118,6 @@ def forces_of(
         rows.places(phase)[0].array()[:n],
         jnp.moveaxis(rows.rows.direction, -1, 0)[:n],
         solved,
+        jax.lax.stop_gradient(residual),
         tuple((int(body), int(other)) for body, other in pairs[:n]),
     )

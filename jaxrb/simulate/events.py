@@ -294,9 +294,9 @@ class AbstractEvents(eqx.Module):
 
     def contact_impulse(
         self, scheme: AbstractFlow, t: Float[Array, ""], duration: Float[Array, ""], phase: Phase
-    ) -> tuple[Float[Array, "3 n_contacts"], Bool[Array, ""]]:
-        """The impulses of all contacts in a flight [N s], the normal ones first, and whether they
-        were found.
+    ) -> tuple[Float[Array, "3 n_contacts"], Bool[Array, ""], Float[Array, ""]]:
+        """The impulses of all contacts in a flight [N s], the normal ones first, whether they were
+        found, and the residual of the law of contact, relative to the largest velocity along them.
 
         Raises:
             ValueError: if contacts do not last.

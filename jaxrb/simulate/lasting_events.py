@@ -192,7 +192,7 @@ class LastingContacts(AbstractEvents):
         start, before = (t, duration, phase, contacts, held), self.initial_mode(t, phase)
         step = held_step(scheme, *start, before.impulses, scene, self._height(t, phase))
         error = jnp.maximum(step.error, missed_part(step.residual))
-        return step.contact[:, : self._n_contacts], error <= 1
+        return step.contact[:, : self._n_contacts], error <= 1, step.residual
 
     def lasting(self, mode: Touching, like):
         return mode.held[: self._n_contacts].reshape(like.shape)

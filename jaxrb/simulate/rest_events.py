@@ -12,6 +12,7 @@ from ..bodies import Phase
 from ..contact import AtHalfSpaces
 from ..math import tree_where
 from ..math.rarely import where_any
+from ..stepping.tolerances import Tolerances
 from .events import AbstractEvents, Contacts, Event, Flown, Kind, Reset, gap_at
 from .impact_events import impact_guards, least
 from .persistent_contact import bounce, constrained_flow, initially_held, landing, reaction, stand
@@ -47,9 +48,15 @@ class ImpactsAndRest(AbstractEvents):
 
     def contact_impulse(self, scheme, t, duration, phase):
         held = self.initial_mode(t, phase).held
-        normal = (self._force(t, phase, held) * duration).reshape(-1)
+        force, acceleration = reaction(t, phase, held, self.system)
+        normal = (force * duration).reshape(-1)
         none = jnp.zeros_like(normal)
-        return jnp.stack([normal, none, none]), jnp.ones((), bool)
+        # What is held shall not accelerate.
+        largest = self.system.dynamics.acceleration_scale(t, phase)
+        residual = jnp.max(jnp.where(held, jnp.abs(acceleration), 0.0), initial=0.0)
+        residual = residual / jnp.where(largest > 0, largest, 1.0)
+        allowed = Tolerances.of(residual.dtype).allowed
+        return jnp.stack([normal, none, none]), residual <= allowed, residual
 
     def lasting(self, mode: Resting, like):
         return mode.held

@@ -86,7 +86,8 @@ class RESULTS(Codes):
     held_contacts_not_solved = (
         "The impulses of contacts that last and of joints, in a step or at an impact, were not "
         "found to the accuracy needed: reduce dt; avoid joints that contradict each other, and "
-        "masses that differ by more than about a thousand."
+        "masses that differ by more than about a thousand. MoreauJean(impacts='stepped', "
+        "residual=...) takes steps with a larger error."
     )
 
 

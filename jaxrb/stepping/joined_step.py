@@ -30,7 +30,6 @@ from .held_step import Impulses, held_step
 from .moreau_step import Stepped, Surroundings
 from .scene import Impulse, Scene
 from .solve_cone import answer
-from .tolerances import Tolerances
 
 
 class Joined(NamedTuple):
@@ -77,11 +76,10 @@ def joined_step(
     held, height = scene.resisted(lasting), around.tolerance + scene.left_open(t, phase, duration)
     arguments = (start, contacts, held, before.lasting, scene, height, known_lasting)
     step = held_step(flow, t, duration, *arguments)
-    missed = jnp.maximum(residual, step.residual) / Tolerances.of(residual.dtype).allowed
+    residual = jax.lax.stop_gradient(jnp.maximum(residual, step.residual))
     contact = struck.contact + step.contact
-    missed, lost = jax.lax.stop_gradient(missed), jnp.any(jnp.isnan(rows.gap))
-    found = Joined(struck, step.impulses)
-    return Stepped(step.phase, found, contact, step.error, missed, step.work, lost)
+    found, lost = Joined(struck, step.impulses), jnp.any(jnp.isnan(rows.gap))
+    return Stepped(step.phase, found, contact, step.error, residual, step.work, lost)
 
 
 def _speed(rows: ContactRows, phase: Phase, scene: Scene) -> Float[Array, " n_contacts"]:

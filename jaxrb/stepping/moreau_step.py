@@ -105,7 +105,7 @@ class Stepped(NamedTuple):
     found: Any  # from which that of the next step is sought
     contact: Float[Array, "3 n_contacts"]  # impulses of contacts in the whole step [N s]
     error: Float[Array, ""]  # of the equations of motion, relative to the one allowed
-    missed: Float[Array, ""]  # residual of the cone problems, relative to the one allowed
+    residual: Float[Array, ""]  # of the cone problems; it has no derivative
     work: Float[Array, ""] | None  # of loads without a potential [J]
     lost: Bool[Array, ""]  # whether the closest point of a contact was not found
 
@@ -161,9 +161,8 @@ def moreau_step(
     end, late = flow.drift(half, after, inertial, still)
     error = jnp.maximum(jnp.maximum(early, late), kick.error)
     work = None if dynamics.conservative else kick.work
-    missed = jax.lax.stop_gradient(residual / Tolerances.of(residual.dtype).allowed)
     lost = jnp.any(jnp.isnan(rows.gap))
-    return Stepped(end, found, contact, error, missed, work, lost)
+    return Stepped(end, found, contact, error, jax.lax.stop_gradient(residual), work, lost)
 
 
 def _redundant(rows: ContactRows, active) -> Bool[Array, " n_contacts"]:

@@ -153,12 +153,9 @@ def theta_step(
     if not dynamics.conservative:
         first = _power(t, phase, scene)
         work = duration * ((1 - rule.theta) * first + rule.theta * _power(t + duration, end, scene))
-    # Bounces of several contacts of a face may ask for more than rigid bodies can do (see
-    # `moreau_step`); as in Siconos, such a step is taken with what the solver has found.
-    missed = residual / (1e-6 if jnp.finfo(residual.dtype).eps < 1e-10 else 1e-3)
-    missed = jax.lax.stop_gradient(missed)
+    residual = jax.lax.stop_gradient(residual)
     lost, taken = jnp.any(jnp.isnan(rows.gap)), Moved(found, impulse, shift, shifted)
-    return Stepped(end, taken, contact, error, missed, work, lost)
+    return Stepped(end, taken, contact, error, residual, work, lost)
 
 
 def moved(

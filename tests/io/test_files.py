@@ -93,6 +93,7 @@ def test_worlds(tmp_path):
             jnp.ones((2, 3)),
             jnp.ones((2, 3, 3)),
             jnp.array(True),
+            jnp.array(1e-12),
             ((0, 1), (2, 3)),
         ),
         "notes": ("text", 1, 0.1, float("inf"), True, None, np.int32(3)),

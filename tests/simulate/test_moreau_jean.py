@@ -415,6 +415,10 @@ def test_bad_arguments():
         rb.MoreauJean(None)
     with pytest.raises(ValueError, match="dt"):
         rb.MoreauJean(-0.01)
+    with pytest.raises(ValueError, match="residual must be positive"):
+        rb.MoreauJean(0.01, impacts="stepped", residual=0.0)
+    with pytest.raises(ValueError, match='residual is of impacts="stepped"'):
+        rb.MoreauJean(0.01, residual=1e-3)
     with pytest.raises(ValueError, match="tolerance must be positive"):
         rb.MoreauJean(0.01, tolerance=0.0)
     with pytest.raises(ValueError, match="max_iterations"):

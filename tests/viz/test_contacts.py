@@ -49,6 +49,7 @@ def with_contacts(flight, force, mode, partners):
         jnp.zeros((N, len(partners), 3)),
         jnp.asarray(axes),
         jnp.ones(N, bool),
+        jnp.zeros(N),
         partners,
     )
     return dataclasses.replace(flight, contacts=contacts)

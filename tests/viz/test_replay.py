@@ -359,8 +359,8 @@ def forces_of(load, place):
     n, m, _ = load.shape
     axes = jnp.broadcast_to(jnp.eye(3), (n, m, 3, 3))
     none = jnp.zeros((n, m))
-    solved = jnp.ones(n, bool)
-    parts = (jnp.asarray(load), none, none.astype(int), jnp.asarray(place), axes, solved)
+    found = jnp.ones(n, bool), jnp.zeros(n)
+    parts = (jnp.asarray(load), none, none.astype(int), jnp.asarray(place), axes, *found)
     return ContactForces(*parts, ((0, 0),) * m)
 
 
