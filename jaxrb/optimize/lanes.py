@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..exec.parallel import in_parallel
 
@@ -22,12 +23,17 @@ def in_lanes(program: Callable, shared: Any, lanes: Any, *, size: int, **options
             the size.
         size: number of lanes that a core takes at once.
         options: of the program.
+
+    Returns:
+        What the program does, of the given lanes, in arrays of NumPy.
     """
     n_lanes = len(jax.tree.leaves(lanes)[0])
     missing = -n_lanes % size
 
+    # By NumPy, as JAX compiles each of these few operations anew for every number of lanes.
     def filled(leaf):
-        return jnp.concatenate([leaf, jnp.repeat(leaf[-1:], missing, 0)]) if missing else leaf
+        leaf = np.asarray(leaf)
+        return np.concatenate([leaf, np.repeat(leaf[-1:], missing, 0)]) if missing else leaf
 
     found = in_parallel(
         program,
@@ -37,7 +43,7 @@ def in_lanes(program: Callable, shared: Any, lanes: Any, *, size: int, **options
         devices=jax.local_devices(),
         chunk=size,
     )
-    return jax.tree.map(lambda leaf: leaf[:n_lanes], found)
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[:n_lanes], found)
 
 
 def _strong(shared: Any, lanes: Any) -> Any:
