@@ -254,6 +254,35 @@ def test_refused():
         rb.simulate(rb.World([BALL]), state((0, 0, 1), (0, 0, 0)), METHOD, 1.0, args=(1,))
 
 
+@pytest.mark.parametrize(
+    "height",
+    [
+        lambda t, args: args[0] * jnp.sin(args[1] * t),
+        lambda t, args: args["height"] + 0 * t,
+        lambda t, args: args.height + 0 * t,
+        lambda t, args: args * t,
+        lambda t, args: jnp.sin(args) * t,
+        lambda t, args: jnp.interp(t, jnp.arange(3.0), args),
+        lambda t, args: jnp.asarray(args) + 0 * t,
+    ],
+)
+def test_args_that_are_missing_are_named(height):
+    """Wherever the motion needs them first, whatever Python or JAX says of None there."""
+    motion = lambda t, args: (jnp.zeros(3).at[2].set(height(t, args)), jnp.asarray(STILL))  # noqa: E731
+    world = rb.World([BALL], [rb.Moving(rb.HalfSpace(), motion)])
+    start = state((0, 0, 1), (0, 0, 0))
+    starts = jax.tree.map(lambda leaf: leaf[None], start)
+    for run in (
+        lambda: rb.simulate(world, start, METHOD, 1.0),
+        lambda: rb.simulate(world, start, rb.MoreauJean(0.01), 1.0),
+        lambda: rb.simulate_batch(world, starts, METHOD, 1.0),
+        lambda: rb.gaps(world, start),
+    ):
+        with pytest.raises((TypeError, AttributeError, ValueError)) as raised:
+            run()
+        assert "args of simulate is None" in raised.value.__notes__[0]
+
+
 class Belt(eqx.Module):
     """It moves along x."""
 

@@ -32,7 +32,7 @@ class Function(eqx.Module):
         function = eqx.combine(self.numbers, self.rest)
         try:
             return function(*arguments)
-        except (TypeError, AttributeError) as error:
+        except (TypeError, AttributeError, ValueError) as error:
             if arguments[-1] is None:
                 error.add_note(
                     "args of simulate is None: a function that needs them gets them by "
