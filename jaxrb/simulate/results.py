@@ -22,7 +22,9 @@ class RESULTS(Codes):
     )
     root_not_found = (
         "The time of an impact could not be located: the gap function is not continuous to "
-        "round-off; raise EventDriven(tolerance=...)."
+        "round-off; or, in continuous time, a body turns so close above an obstacle that its "
+        "flight would take too many proofs that it does not touch it: raise "
+        "EventDriven(tolerance=...), or give it a dt."
     )
     max_impacts_reached = (
         "Too many impacts: raise EventDriven(max_impacts_per_step=...) if they all fall into "
@@ -92,7 +94,7 @@ class RESULTS(Codes):
 
 
 class Code(enum.IntEnum):
-    """`RESULTS` as the plain integers that the loop carries."""
+    """`RESULTS` as the plain integers that the loop carries, and that its items hold."""
 
     successful = 0
     nonlinear_solve_failed = 1
@@ -105,8 +107,8 @@ class Code(enum.IntEnum):
     non_unit_quaternion = 8
     invalid_body = 9
     closest_point_not_found = 10
-    invalid_contact_law = 11
-    joint_violated = 12
+    joint_violated = 11
+    invalid_contact_law = 12
     max_steps_reached = 13
     invalid_times = 14
     impact_not_ended = 15
