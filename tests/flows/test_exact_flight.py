@@ -511,6 +511,42 @@ def test_impacts_of_case_one_are_those_of_newtons_equations(dt):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("tilt", [0.0, 0.2])
+def test_a_ball_with_any_inertia_comes_to_rest_on_a_plane(tilt):
+    """Without friction nothing turns it, nor acts along the plane, in flight, at bounces and while
+    the contact lasts: it turns by Euler's equations, slides by g sin(tilt) t^2/2, and lies on the
+    plane after a fall of T and bounces of 2 T e, 2 T e^2, ..."""
+    radius, fall, e, omega, t1 = 0.1, 0.2, 0.3, [1.0, 2.0, -0.5], 1.6
+    normal = np.array([np.sin(tilt), 0.0, np.cos(tilt)])
+    down = np.array([np.cos(tilt), 0.0, -np.sin(tilt)])
+    body = rb.RigidBody(rb.Sphere(radius), 1.3, TRIAXIAL)
+    law = rb.Frictionless(e)
+    world = rb.World([body], [rb.HalfSpace(normal)], gravity=(0, 0, -9.81), contact_law=law)
+    state = rb.State(
+        [(radius + fall) * normal], [[1.0, 0, 0, 0]], [0.4 * down + [0, 0.7, 0]], [omega]
+    )
+    method = rb.EventDriven(rb.ExactFlight(), 0.01, on_zeno="rest")
+    sol = rb.simulate(world, state, method, t1, save=rb.SaveAt(every=10))
+    ts, found = np.asarray(sol.ts), np.asarray(sol.states.position[:, 0])
+    first = np.sqrt(2 * fall / (9.81 * np.cos(tilt)))
+    ended = first * (1 + 2 * e / (1 - e))
+    at_rest = ts > ended
+    assert 3 < at_rest.sum() < len(ts) - 3
+    # All of it is exact but for round-off.
+    np.testing.assert_allclose(found[at_rest] @ normal, radius, rtol=0, atol=2e-15)
+    slid = 0.4 * ts + 9.81 * np.sin(tilt) * ts**2 / 2
+    np.testing.assert_allclose(found @ down, slid, rtol=0, atol=1e-14)
+    np.testing.assert_allclose(found[:, 1], 0.7 * ts, rtol=0, atol=1e-14)
+    turned, momentum = by_taylor(t1, np.array(TRIAXIAL) * omega, TRIAXIAL)
+    turned, momentum = np.array(turned, float), np.array(momentum, float)
+    found = unsign(sol.final.quaternion[0], turned)
+    np.testing.assert_allclose(found, turned, rtol=0, atol=2e-14)
+    found = sol.final.angular_velocity[0]
+    np.testing.assert_allclose(found, momentum / TRIAXIAL, rtol=0, atol=5e-14)
+    assert sol.successful and 5 < int(sol.impacts.count) < 64
+
+
+@pytest.mark.slow
 def test_flights_that_are_too_long_are_taken_in_parts():
     """A step of 80 rad, of which 4 doublings reach some twelve."""
     world, state = spinning(TRIAXIAL, [10.0, 20.0, -5.0])
