@@ -12,10 +12,10 @@ from jaxtyping import Array, Float
 from ..bodies import State
 from ..exec.parallel import chosen_devices, chunk_size, in_parallel, on_cores, traced
 from .method import AbstractMethod, Backend
-from .observables import deepest_penetration
 from .progress import progress_bar
+from .results import RESULTS
 from .saving import SaveAt, Solution
-from .solve import Program, Task, raise_failure, solve
+from .solve import Program, Task, raise_failure, solve, wrong_start
 from .unread import watch
 from .world import World
 
@@ -85,7 +85,7 @@ def simulate_batch(
         )
     solution = task.trimmed(solution, axis=1)
     if throw:
-        return raise_failure(solution, partial(_penetration, world, states, batch_world, t0, args))
+        return raise_failure(solution, partial(_wrong_start, world, states, batch_world, t0, args))
     return watch(solution) if failed == "keep" else solution
 
 
@@ -98,10 +98,12 @@ def _lanes(shared, batched, *, program: Program) -> Solution:
     return jax.vmap(one, in_axes=(None, 0))(shared, batched)
 
 
-def _penetration(world: World, states: State, batch_world: bool, t0, args, number: int) -> str:
-    """What penetrates what at the start of one of many worlds."""
+def _wrong_start(
+    world: World, states: State, batch_world: bool, t0, args, number: int, result: RESULTS
+) -> str:
+    """What is wrong at the start of one of many worlds."""
     own = lambda tree: jax.tree.map(lambda leaf: leaf[number], tree)  # noqa: E731
-    return deepest_penetration(own(world) if batch_world else world, own(states), t0, args)
+    return wrong_start(result, own(world) if batch_world else world, own(states), t0, args)
 
 
 def _n_lanes(world: World, states: State, batch_world: bool) -> int:

@@ -66,3 +66,17 @@ def joint_violations(world: World, state: State) -> tuple[Array, Array]:
     phase, rows = to_phase(state, inertial), JointRows.of(world.joints, inertial)
     off, rate = rows.violation(phase), rows.rate(phase, inertial)
     return rows.of_each_joint(off), rows.of_each_joint(rate)
+
+
+def worst_joint(world: World, state: State) -> str:
+    """A sentence on the joint that a state violates most, and by how much."""
+    inertial = Inertial.of(world.bodies, state.position.dtype)
+    rows = JointRows.of(world.joints, inertial)
+    number, error, unit = rows.worst(to_phase(state, inertial), inertial)
+    joint = world.joints[number]
+    other = "the world" if joint.other is None else f"body {joint.other}"
+    what = "moves off at" if unit.endswith("/s") else "is off by"
+    return (
+        f"At the start World.joints[{number}], a {type(joint).__name__} between body {joint.body} "
+        f"and {other}, {what} {error:.3g} {unit}."
+    )

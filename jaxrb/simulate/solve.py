@@ -21,6 +21,7 @@ from ..control.base import all_in_order
 from ..exec.uncollected import uncollected
 from .assemble import assemble
 from .contact_forces import forces_of
+from .joint_observables import worst_joint
 from .method import AbstractMethod, Backend
 from .observables import deepest_penetration
 from .progress import progress_bar
@@ -107,7 +108,7 @@ def simulate(
     solution = task.trimmed(solution)
     if not throw:
         return solution
-    return raise_failure(solution, lambda _: deepest_penetration(world, state, t0, args))
+    return raise_failure(solution, lambda _, result: wrong_start(result, world, state, t0, args))
 
 
 class Numbers(NamedTuple):
@@ -272,15 +273,25 @@ def traced(arrays: Any) -> bool:
     return any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(arrays))
 
 
-def raise_failure(solution: Solution, penetration: Callable[[int], str] | None = None) -> Solution:
+def wrong_start(result: RESULTS, world: World, state: State, t0, args) -> str:
+    """A sentence on what of the state at the start of one world led to a result; empty where no
+    more is known."""
+    if result == RESULTS.initial_penetration:
+        return deepest_penetration(world, state, t0, args)
+    return worst_joint(world, state) if result == RESULTS.joint_violated else ""
+
+
+def raise_failure(
+    solution: Solution, wrong: Callable[[int, RESULTS], str] | None = None
+) -> Solution:
     """The solution, if it was successful; raises otherwise, also from inside a jitted call.
 
     Of a batch that spans processes each of them raises, and names the same world.
 
     Args:
         solution: of one world or of a batch.
-        penetration: a sentence on what penetrates what at the start of a world, by its number;
-            None where that is not the start.
+        wrong: a sentence on what is wrong at the start of a world, by its number and result, empty
+            if nothing is; None where that is not known.
     """
     (code,) = jax.tree.leaves(solution.result)
     if isinstance(code, Tracer):
@@ -291,10 +302,9 @@ def raise_failure(solution: Solution, penetration: Callable[[int], str] | None =
         count, first = found
         result = entry(solution.result, first)
         message = RESULTS[result]
-        if penetration is not None and result == RESULTS.initial_penetration:
-            # Of several processes one alone may not look at the numbers of a world.
-            more = "" if spans_processes(code) else penetration(first)
-            message = f"{message} {more}".rstrip()
+        # Of several processes one alone may not look at the numbers of a world.
+        if wrong is not None and not spans_processes(code):
+            message = f"{message} {wrong(first, result)}".rstrip()
         if failed.ndim:
             message = f"{count} of {failed.size} worlds; the first, world {first}: {message}"
         raise RuntimeError(f"The simulation ended early: {message}")

@@ -42,11 +42,13 @@ class AbstractConstraint(eqx.Module):
 
     Attributes:
         components: how many rows a joint has of it.
+        angular: whether it holds a rotation.
         ends: where the joints hold.
         scale: length by which rotations are multiplied [m].
     """
 
     components: ClassVar[int]
+    angular: ClassVar[bool] = False
     ends: eqx.AbstractVar[Ends]
     scale: eqx.AbstractVar[Float[Array, " n_joints"]]
 
@@ -62,6 +64,10 @@ class AbstractConstraint(eqx.Module):
     @abc.abstractmethod
     def rows(self, phase: Phase) -> tuple[Row, ...]:
         """What the rates of the violations depend on."""
+
+    def error(self, phase: Phase) -> Float[Array, " n_joints"]:
+        """How far each joint is off [m], of a rotation by how much it is turned [rad]."""
+        return jnp.sqrt(sum(g * g for g in self.violation(phase)))
 
     def upright(self, phase: Phase) -> Bool[Array, " n_joints"]:
         """Whether a violation of zero is the one that is meant."""
@@ -93,6 +99,7 @@ class SameDirection(AbstractConstraint):
     frame of the other body, -b2 . a and b1 . a, the sines of the tilts about b1 and b2."""
 
     components = 2
+    angular = True
     ends: Ends
     scale: Float[Array, " n_joints"]
     axis: Vec3  # body frame
@@ -116,6 +123,9 @@ class SameDirection(AbstractConstraint):
         # The axis moves by theta x a with the relative rotation theta.
         about = (cross(b2, axis), cross(axis, b1))
         return tuple(turning_row(pose, pose.from_other(u * self.scale)) for u in about)
+
+    def error(self, phase):
+        return _angle(self.ends.pose(phase).into_other(self.axis), self.other_axis)
 
     def upright(self, phase):
         return dot(self.ends.pose(phase).into_other(self.axis), self.other_axis) > 0
@@ -174,6 +184,7 @@ class SameAngle(AbstractConstraint):
     body: the difference of their cosines, by the sine."""
 
     components = 1
+    angular = True
     ends: Ends
     scale: Float[Array, " n_joints"]
     axes: tuple[Vec3, Vec3]  # at the reference, body frame
@@ -194,6 +205,11 @@ class SameAngle(AbstractConstraint):
         first, second = self.axes
         first = rotate_inverse(turned(pose, self.reference), first)
         return (turning_row(pose, cross(second, first) * self._scale()),)
+
+    def error(self, phase):
+        first, second = self.axes
+        now = rotate(turned(self.ends.pose(phase), self.reference), second)
+        return jnp.abs(_angle(first, now) - _angle(first, second))
 
     def _scale(self) -> Float[Array, " n_joints"]:
         return self.scale / norm(cross(*self.axes))
@@ -229,6 +245,7 @@ class SameOrientation(AbstractConstraint):
     body frame. It grows up to half a turn."""
 
     components = 3
+    angular = True
     ends: Ends
     scale: Float[Array, " n_joints"]
     reference: Quat
@@ -245,6 +262,10 @@ class SameOrientation(AbstractConstraint):
         pose = self.ends.pose(phase)
         rows = rotation_rows(turned(pose, self.reference))
         return tuple(turning_row(pose, u * self.scale) for u in rows)
+
+    def error(self, phase):
+        e = turned(self.ends.pose(phase), self.reference)
+        return 2 * jnp.arctan2(norm(e.v), e.w)
 
 
 class SameDistance(AbstractConstraint):
@@ -268,6 +289,9 @@ class SameDistance(AbstractConstraint):
         pose = self.ends.pose(phase)
         return (point_row(pose, pose.separation / self.length, pose.other_arm),)
 
+    def error(self, phase):
+        return jnp.abs(norm(self.ends.pose(phase).separation) - self.length)
+
 
 # Each condition, and the joints that have it.
 CONSTRAINTS: tuple[tuple[type[AbstractConstraint], tuple[type[AbstractJoint], ...]], ...] = (
@@ -279,6 +303,11 @@ CONSTRAINTS: tuple[tuple[type[AbstractConstraint], tuple[type[AbstractJoint], ..
     (SameOrientation, (Slider, Weld)),
     (SameDistance, (Distance,)),
 )
+
+
+def _angle(a: Vec3, b: Vec3) -> Float[Array, " n_joints"]:
+    """Between two vectors [rad]."""
+    return jnp.arctan2(norm(cross(a, b)), dot(a, b))
 
 
 def _two_axes(joints: list[Any], dtype: DTypeLike) -> tuple[Vec3, Vec3]:

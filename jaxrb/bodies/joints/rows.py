@@ -131,9 +131,47 @@ class JointRows(eqx.Module):
         return jnp.where(positive, jnp.sqrt(jnp.where(positive, total, 1.0)), 0.0)
 
     def satisfied(self, phase: Phase, inertial: Inertial) -> Bool[Array, ""]:
-        """Whether all joints hold, and bodies move as they may: to a thousandth of the lengths in
-        a row and half a percent of the speeds, as of pins, and to round-off of positions."""
+        """Whether all joints hold, and bodies move as they may."""
         directions = self.jacobian(phase)
+        held, moving = self._allowed(directions, phase, inertial)
+        rate = directions.rate(inertial.velocity(phase), inertial.angular_velocity(phase))
+        fits = (jnp.abs(self.violation(phase)) <= held) & (jnp.abs(rate) <= moving)
+        upright = jnp.stack([jnp.all(c.upright(phase)) for c in self.constraints])
+        return jnp.all(fits) & jnp.all(upright)
+
+    def worst(self, phase: Phase, inertial: Inertial) -> tuple[int, float, str]:
+        """What breaks the condition of `satisfied` most; not to be traced.
+
+        Returns:
+            The place of the joint in `World.joints`, its error, and the unit of that: "m", "rad",
+            "m/s" or "rad/s".
+        """
+        least = np.finfo(inertial.mass.dtype).tiny
+        allowed = self._allowed(self.jacobian(phase), phase, inertial)
+        rows = (self.violation(phase), self.rate(phase, inertial), *allowed)
+        start, found = 0, (-1.0, 0, 0.0, "m")
+        for condition in self.constraints:
+            joints, end = condition.ends.joints, start + condition.scale.size * condition.components
+            off, rate, held, moving = (
+                np.abs(np.asarray(row[start:end])).reshape(-1, len(joints)) for row in rows
+            )
+            start = end
+            excess = np.where(condition.upright(phase), (off / held).max(axis=0), np.inf)
+            faster = (rate / np.maximum(moving, least)).max(axis=0)
+            unit, speed = "m", np.linalg.norm(rate, axis=0)
+            if condition.angular:
+                unit, speed = "rad", speed / np.asarray(condition.scale)
+            for k, joint in enumerate(joints):
+                place = (excess[k], joint, float(condition.error(phase)[k]), unit)
+                found = max(found, place, (faster[k], joint, float(speed[k]), f"{unit}/s"))
+        return found[1:]
+
+    def _allowed(
+        self, directions: Directions, phase: Phase, inertial: Inertial
+    ) -> tuple[Float[Array, " n_rows"], Float[Array, " n_rows"]]:
+        """The largest violations [m] and rates [m/s] of all rows at a start: a thousandth of the
+        lengths in a row and half a percent of the speeds, as of pins, and the round-off of
+        positions."""
         v, omega = inertial.velocity(phase), inertial.angular_velocity(phase)
         round_off = 8 * jnp.finfo(inertial.mass.dtype).eps
         speed = size = jnp.zeros(self.n_rows, inertial.mass.dtype)
@@ -142,11 +180,7 @@ class JointRows(eqx.Module):
             speed = speed + norm(side.linear) * norm(own_v) + norm(side.lever) * norm(own_omega)
             size = size + norm(side.linear) * norm(place)
         reach = jnp.concatenate([jnp.tile(_reach(c), c.components) for c in self.constraints])
-        g, rate = self.violation(phase), directions.rate(v, omega)
-        held = jnp.abs(g) <= 1e-3 * reach + round_off * size
-        moving = jnp.abs(rate) <= 5e-3 * speed
-        upright = jnp.stack([jnp.all(c.upright(phase)) for c in self.constraints])
-        return jnp.all(held) & jnp.all(moving) & jnp.all(upright)
+        return 1e-3 * reach + round_off * size, 5e-3 * speed
 
     def _table(self) -> np.ndarray:
         """The rows of each joint, filled up with the number of rows."""
