@@ -9,10 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..bodies import AbstractTracking, Inertial, State, TrackingError, stretch as stretches
+from ..bodies import (
+    AbstractTracking,
+    ConstantForce,
+    Inertial,
+    State,
+    TrackingError,
+    stretch as stretches,
+)
+from ..bodies.forces import Wrench
 from ..bodies.joints.coordinates import JointCoordinates
 from ..bodies.state import to_phase
-from ..math import Vec3, cross, dot, rotate, rotate_inverse
+from ..math import Vec3, cross, dot, rotate, rotate_inverse, zeros_like
 from .system import build, loads_of, partners
 from .world import World
 
@@ -175,26 +183,38 @@ def constraint_violation(world: World, state: State) -> tuple[Array, Array]:
     return off.array(), slip.array()
 
 
-def reaction_forces(world: World, state: State) -> Float[Array, "n_bodies 3"]:
+def reaction_forces(
+    world: World, state: State, t: float | Float[Array, ""] = 0.0, args: Any = None
+) -> Float[Array, "n_bodies 3"]:
     """The force of each body's pin at this instant, world frame [N]; 0 on free bodies.
 
-    m (a - g) with the acceleration a of the centre of mass that follows from Euler's equations
-    about the pivot.
+    m a - F with the force F of gravity and all loads, and the acceleration a of the centre of mass
+    that follows from Euler's equations about the pivot. Contacts are left out.
+
+    Args:
+        world, state: the bodies and how they move.
+        t: time [s].
+        args: of forces, as of `simulate`.
 
     Raises:
-        ValueError: if there are other joints than pins to the world.
+        ValueError: if there are other joints than pins to the world: see `joint_reactions`.
     """
-    _check_pins(world, "of others the method that moves them knows the forces")
-    inertial = Inertial.of(world.bodies, state.position.dtype, world.pins)
+    _check_pins(world, "joint_reactions knows the forces of all joints")
+    dtype = state.position.dtype
+    inertial = Inertial.of(world.bodies, dtype, world.pins)
     pivot = inertial.pivot
     if pivot is None:
         return jnp.zeros_like(state.position)
-    gravity = Vec3.of(world.accelerations().astype(state.position.dtype))
-    q, omega = to_phase(state, inertial).orientation, Vec3.of(state.angular_velocity)
-    weight = cross(pivot.arm, rotate_inverse(q, gravity)) * inertial.mass
-    rate = pivot.inertia.solve(cross(pivot.inertia.matvec(omega), omega) + weight)
+    phase = to_phase(state, inertial)
+    q, omega = phase.orientation, Vec3.of(state.angular_velocity)
+    weight = Vec3.of(world.accelerations().astype(dtype)) * inertial.mass
+    total = Wrench(weight, zeros_like(weight))
+    for load in loads_of(world, dtype):
+        total = total + load.wrench(jnp.asarray(t, dtype), phase, inertial, args)
+    torque = total.torque + cross(pivot.arm, rotate_inverse(q, total.force))
+    rate = pivot.inertia.solve(cross(pivot.inertia.matvec(omega), omega) + torque)
     acceleration = cross(rate, pivot.arm) + cross(omega, cross(omega, pivot.arm))
-    force = (rotate(q, acceleration) - gravity) * inertial.mass
+    force = rotate(q, acceleration) * inertial.mass - total.force
     return jnp.where(pivot.pinned[:, None], force.array(), 0.0)
 
 
@@ -203,9 +223,10 @@ def mean_reaction_forces(
 ) -> Float[Array, "n_steps n_bodies 3"]:
     """The mean force of each body's pin between successive times, world frame [N].
 
-    From the balance of linear momentum, (p' - p)/h - m g; 0 on free bodies. Between the steps
-    of `EnergyMidpoint`, saved with `SaveAt(every=1)`, it is the multiplier lambda of Geradin
-    and Rixen, eq. (306a); its error alternates and is O(dt), that of the mean of two O(dt^2).
+    From the balance of linear momentum, (p' - p)/h - m g, g with constant forces; 0 on free
+    bodies. Between the steps of `EnergyMidpoint`, saved with `SaveAt(every=1)`, it is the
+    multiplier lambda of Geradin and Rixen, eq. (306a); its error alternates and is O(dt), that of
+    the mean of two O(dt^2).
 
     Args:
         world: the bodies and their pins.
@@ -216,9 +237,15 @@ def mean_reaction_forces(
         Shape (n - 1, n_bodies, 3).
 
     Raises:
-        ValueError: if there are other joints than pins to the world.
+        ValueError: if there are other joints than pins to the world, or other forces than
+            `ConstantForce`.
     """
-    _check_pins(world, "of others the method that moves them knows the forces")
+    _check_pins(world, "joint_reactions knows the forces of all joints, at an instant")
+    if not all(isinstance(load, ConstantForce) for load in world.forces):
+        raise ValueError(
+            "World.forces: only those of ConstantForce are known in the mean over a step; "
+            "reaction_forces knows the forces of pins at an instant."
+        )
     inertial = Inertial.of(world.bodies, states.position.dtype, world.pins)
     if inertial.pivot is None:
         return jnp.zeros_like(states.position[1:])
