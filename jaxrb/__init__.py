@@ -106,6 +106,7 @@ from .simulate import (
     energy as energy,
     gaps as gaps,
     joint_coordinates as joint_coordinates,
+    joint_reactions as joint_reactions,
     joint_velocities as joint_velocities,
     joint_violations as joint_violations,
     kinetic_energy as kinetic_energy,

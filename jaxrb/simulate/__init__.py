@@ -8,6 +8,7 @@ from .joint_observables import (
     joint_velocities as joint_velocities,
     joint_violations as joint_violations,
 )
+from .joint_reactions import joint_reactions as joint_reactions
 from .method import AbstractMethod as AbstractMethod
 from .moreau_jean import MoreauJean as MoreauJean
 from .observables import (

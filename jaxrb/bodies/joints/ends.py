@@ -161,6 +161,24 @@ class Directions(eqx.Module):
             total = total + dot(side.linear, v) + dot(side.lever, omega)
         return total
 
+    @property
+    def bodies(self) -> tuple[int, ...]:
+        """The bodies on which they act, in the order of the phase, each once."""
+        both = {body for side in self.sides for body in side.incidence.bodies}
+        return tuple(sorted(both - {-1}))
+
+    def matrix(self, bodies: Sequence[int]) -> Float[Array, "n_rows columns"]:
+        """What multiplies the velocities of bodies in `rate`: of each body in a row three columns
+        of its velocity and three of its angular velocity."""
+
+        def of(side: Side) -> Float[Array, "n_rows n_bodies 6"]:
+            own = jnp.concatenate([side.linear.array(), side.lever.array()], axis=-1)
+            here = np.array(side.incidence.bodies)[:, None] == np.array(bodies)[None]
+            return jnp.where(here[..., None], own[:, None], 0.0)
+
+        total = of(self.sides[0]) + of(self.sides[1])
+        return total.reshape(total.shape[0], -1)
+
     def push(self, size: Float[Array, " n_rows"], n_bodies: int) -> tuple[Vec3, Vec3]:
         """The forces at the centres of mass, world frame, and the torques about them, body frames,
         on all bodies, by forces of a size along the rows; or impulses by impulses."""

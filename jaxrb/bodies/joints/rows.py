@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from ...math import dot, norm
+from ...math import Vec3, cross, dot, norm, rotate, rotate_inverse
+from ..incidence import Incidence
 from ..inertial import Inertial
 from ..phase import Phase
 from .base import AbstractJoint
@@ -121,6 +122,25 @@ class JointRows(eqx.Module):
         """The rates of the residuals [m/s]."""
         v, omega = inertial.velocity(phase), inertial.angular_velocity(phase)
         return self.jacobian(phase).rate(v, omega)
+
+    def reactions(self, phase: Phase, size: Float[Array, " n_rows"]) -> tuple[Vec3, Vec3]:
+        """The forces of joints on their first bodies at the anchors, and the torques about these,
+        both in the world frame, by forces of a size along the rows [N]; the second bodies have the
+        opposite ones at the same points. Components have the shape (n_joints,)."""
+        start, n_joints = 0, len(set(self.joints))
+        zero = jnp.zeros(n_joints, size.dtype)
+        total = Vec3(zero, zero, zero), Vec3(zero, zero, zero)
+        for condition in self.constraints:
+            pose, ends = condition.ends.pose(phase), condition.ends
+            for row in condition.rows(phase):
+                own = size[start : start + len(ends.joints)]
+                start += len(ends.joints)
+                force = row.linear * own
+                about = row.lever * own - cross(pose.arm, rotate_inverse(pose.turn, force))
+                parts = force, rotate(pose.turn, about)
+                added = Incidence(ends.joints).scatter(parts, n_joints)
+                total = total[0] + added[0], total[1] + added[1]
+        return total
 
     def of_each_joint(self, rows: Float[Array, " n_rows"]) -> Float[Array, " n_joints"]:
         """The Euclidean norms of numbers of rows, for each joint."""
