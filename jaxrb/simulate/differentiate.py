@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -29,7 +28,7 @@ from ..math import tree_where
 from ..math.autodiff import as_moving, keep_rule, no_tangents, sparse_jvp
 from ..math.rarely import any_of_batch, if_any
 from .course import Course, Status
-from .forward import forward, is_wanted
+from .forward import forward, is_wanted, say_if_asked
 from .log import Log, is_impact
 from .logged_flight import Logged, Scene, fly_to_event
 from .loop import advance
@@ -83,7 +82,7 @@ def trajectory(
     if is_wanted(backend, wanted, plan):
         arguments = (scene.grid, scene.events, scene.times, course, status)
         return forward(plan, wanted, backend, *arguments)
-    _say_if_asked(backend, "it keeps records of impacts" if wanted.impacts else "it shows a bar")
+    say_if_asked(backend, "it keeps records of impacts" if wanted.impacts else "it shows a bar")
     if not wanted.anything:
         course, status = _compiled(backend, partial(_to_end, plan), scene, course, status)
         return course, status, Outputs(None, None)
@@ -98,7 +97,7 @@ def trajectory(
 def _(program, primals, tangents):
     scene, course, status = primals
     dscene, dcourse, _ = tangents
-    _say_if_asked(program.backend, "it is differentiated")
+    say_if_asked(program.backend, "it is differentiated")
     found = _detect(program, *jax.lax.stop_gradient((scene, course, status)))
     prepared = jax.lax.stop_gradient(scene.events.linearize(found.log.resolution))
     remembered = jax.lax.stop_gradient(found.log.remembered)
@@ -113,12 +112,6 @@ def _(program, primals, tangents):
     )
     (end, outputs), (dend, doutputs) = replayed, dreplayed
     return (end, found.status, outputs), (dend, no_tangents(found.status), doutputs)
-
-
-def _say_if_asked(backend: Backend, reason: str) -> None:
-    """Warns that a kernel which was asked for is not made."""
-    if backend == "kernel":
-        warnings.warn(f"compiled by XLA and not as a kernel: {reason}", stacklevel=2)
 
 
 def _compiled(backend: Backend, function: Callable, *arguments) -> Any:

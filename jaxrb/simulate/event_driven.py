@@ -23,7 +23,7 @@ from .detectors import EndOfStep, ExpectedImpact, Interior
 from .differentiate import CheckpointLayout
 from .events import AbstractEvents, NoContacts
 from .fly import fly
-from .forward import is_wanted
+from .forward import is_wanted, say_if_asked
 from .frictional_events import DirectImpacts, FrictionalImpacts
 from .impact_events import AbstractImpacts, Impacts
 from .lasting_events import Jointed, LastingContacts
@@ -34,6 +34,10 @@ from .system import System, build
 from .tolerances import Tolerance
 from .trial import Plan
 from .world import World
+
+# A kernel that looks at more contacts takes minutes to compile, and longer to run than what XLA
+# makes of lists of those that are near.
+_MOST_IN_KERNEL = 256
 
 
 class EventDriven(AbstractMethod):
@@ -224,7 +228,11 @@ class EventDriven(AbstractMethod):
         if self.detect == "end" and isinstance(events, AbstractImpacts):
             assert system.contacts is not None
             # A kernel, in which numbers that are chosen at run time cost more, looks at all.
-            if is_large(system.contacts, phase) and not is_wanted(backend, wanted, plan):
+            large, number = is_large(system.contacts, phase), system.contacts.number
+            if large and number > _MOST_IN_KERNEL and is_wanted(backend, wanted, plan):
+                say_if_asked(backend, "of so many contacts it keeps a list of those that are near")
+                backend = "xla"
+            if large and not is_wanted(backend, wanted, plan):
                 events = dataclasses.replace(events, looks_near=True)
                 plan = plan._replace(detector=ExpectedImpact())
         layout = self._blocks(n_bodies, grid.capacity, events.remembers)

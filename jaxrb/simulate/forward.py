@@ -7,6 +7,7 @@ stopped, so that the memory of a run is that of its results.
 from __future__ import annotations
 
 import dataclasses
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +28,12 @@ def is_wanted(backend: Backend, wanted: SaveSpec, plan: Plan) -> bool:
     if wanted.impacts or plan.progress:
         return False
     return backend == "kernel" or (backend == "auto" and jax.default_backend() == "gpu")
+
+
+def say_if_asked(backend: Backend, reason: str) -> None:
+    """Warns that a kernel which was asked for is not made."""
+    if backend == "kernel":
+        warnings.warn(f"compiled by XLA and not as a kernel: {reason}", stacklevel=2)
 
 
 def forward(

@@ -60,6 +60,19 @@ def assert_same(found, expected, tolerance=1e-12):
         np.testing.assert_allclose(a, b, atol=tolerance)
 
 
+def test_a_kernel_of_many_bodies_is_made_by_xla_with_lists():
+    """It would look at all pairs: minutes to compile, and slower. A warning says so."""
+    world, states = box_of_balls(), several(32)
+    method = rb.LGVCI(DT, on_zeno="stop")
+    by_xla = rb.simulate_batch(world, states, method, 0.25, backend="xla")
+    with pytest.warns(UserWarning, match="not as a kernel: of so many contacts it keeps a list"):
+        found = rb.simulate_batch(world, states, method, 0.25, backend="kernel")
+    assert not np.any(found.stats.kernel)
+    assert int(found.impacts.count.min()) > 0
+    for a, b in zip(jax.tree.leaves(found.final), jax.tree.leaves(by_xla.final), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 @pytest.mark.parametrize(
     "law",
     [rb.Frictionless(0.9), rb.Coulomb(0.3, 0.9), rb.Rough()],
