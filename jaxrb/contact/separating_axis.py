@@ -57,21 +57,49 @@ def separate(a: PolytopeCollider, b: PolytopeCollider, heights: Heights) -> Sepa
 
     Most of the work is that of the edges, all of each with all of the other. Where a corner of one
     is on a face of the other, or as far before it as that face separates both, nothing can separate
-    them more: then, if that holds in all of a batch, no edges are looked at.
+    them more: then, if that holds in all of a batch, no edges are looked at. Of solids that
+    penetrate each other edges may say that they do so by less, but not where a corner is well
+    within the other (see `is_well_within`).
     """
     normals, separations = heights.axes(a, b)
     if not len(separations):
         return _by_edges(a, b, heights)
     best = jnp.argmax(separations)
     along, touching = _along(a, b, heights, pick(normals, best))
-    # Of solids that penetrate each other edges may say that they do so by less.
-    near = _near(a, b)
-    known = jnp.any(touching) & (pick(separations, best) >= -near)
+    near, deepest = _near(a, b), pick(separations, best)
+    known = jnp.any(touching) & (deepest >= -near)
+    known |= (deepest < 0) & is_well_within(heights, best, deepest, near)
 
     def by_edges(a, b, heights, along):
         return tree_where(known, along, _by_edges(a, b, heights))
 
     return if_any(~known, by_edges, lambda a, b, heights, along: along, a, b, heights, along)
+
+
+def is_well_within(
+    heights: Heights, best: Int[Array, ""], deepest: Float[Array, ""], near: Float[Array, ""]
+) -> Bool[Array, ""]:
+    """Whether a corner of one solid, a depth d below the face of the other that separates them the
+    most, is further than 4 d from all its other faces.
+
+    Then no direction n separates them more. With f the normal of the face, outward, and
+    n = f cos + t sin, where t is along the face, the separation is at most n.(a - b) for any a of
+    one solid and b of the other. Let a be the corner, and b either 3 d beside the foot of the
+    corner on the face, along t, or 4 d below the corner, which both are within the other:
+
+        n.(a - b) = -d cos - 3 d sin   or   4 d cos.
+
+    The first is at most -d for tan(angle/2) <= 3, that is cos >= -0.8, the second for
+    cos <= -1/4.
+    """
+    start, found = 0, []
+    for over in jax.lax.stop_gradient(heights):
+        rows = jnp.arange(len(over), dtype=best.dtype) + start
+        own, start = (rows == best)[:, None], start + len(over)
+        lowest = jnp.any(own & (over <= deepest + near), axis=0)
+        others = jnp.max(jnp.where(own, -jnp.inf, over), axis=0, initial=-jnp.inf)
+        found.append(jnp.any(lowest & (others < 4 * deepest - near)))
+    return found[0] | found[1]
 
 
 def _by_edges(a: PolytopeCollider, b: PolytopeCollider, heights: Heights) -> Separation:

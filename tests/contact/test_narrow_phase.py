@@ -10,6 +10,7 @@ from scipy.spatial import ConvexHull
 
 import jaxrb as rb
 from jaxrb.contact.narrow_phase import prepare, separation
+from jaxrb.contact.separating_axis import Heights, is_well_within
 from jaxrb.lie import quaternion as quaternions
 from jaxrb.math import Quat, Vec3
 
@@ -141,6 +142,39 @@ def test_solids_with_corners(first, second):
         apart += gap > 0
     assert apart > 20
     assert inside > 5
+
+
+@pytest.mark.parametrize("other", [BOX, POLYHEDRON])
+def test_boxes_that_are_pressed_into_each_other(other):
+    """By a hundred-thousandth to a tenth of their size, flat and tilted, and hanging over edges:
+    of some a corner is well within the other, which tells the depth without edges; of others these
+    separate more."""
+    of, rng, known = placed(BOX, other), np.random.default_rng(3), []
+    a, b = colliders_of(BOX, other)
+    points, _ = corners(other)
+    within = jax.jit(_is_known_by_a_corner)
+    for k in range(300):
+        depth, tilt = 10 ** rng.uniform((-5, -6), (-1.3, -0.5))
+        quaternion = np.array([1.0, *(tilt * rng.normal(size=2)), rng.normal() * (k % 3)])
+        quaternion /= np.linalg.norm(quaternion)
+        turn = np.asarray(quaternions.to_matrix(quaternion))
+        # The lowest corner is that depth below the upper face of the first.
+        lowest = (points @ turn.T)[:, 2].min()
+        shift = np.array([*rng.uniform(-0.6, 0.6, 2), 0.2 - lowest - depth])
+        gap, *_ = of(jnp.asarray(shift), jnp.asarray(quaternion))
+        truth = minkowski_gap(BOX, other, shift, turn)
+        np.testing.assert_allclose(gap, truth, rtol=0, atol=1e-13)
+        if truth < -1e-7:
+            known.append(bool(within(a, b, shift, quaternion)))
+    assert len(known) > 100
+    assert 0.1 < np.mean(known) < 0.9
+
+
+def _is_known_by_a_corner(a, b, shift, quaternion):
+    heights = Heights.of(a, b.moved(Vec3.of(shift), Quat.of(quaternion).normalized()))
+    separations = jnp.concatenate([jnp.min(over, axis=1) for over in heights])
+    best = jnp.argmax(separations)
+    return is_well_within(heights, best, separations[best], jnp.asarray(1e-14))
 
 
 @pytest.mark.slow
