@@ -95,6 +95,8 @@ SCENES = named(
     Scene(1, 0.5, 20, 200, _ANY, _BOTH),
     Scene(10, 0.0, 40, 40, _ANY, _STEPPED),
     Scene(5, 0.01, 40, 40, _ANY, _STEPPED),
+    # Most of it after they have come to rest.
+    Scene(5, 0.01, 400, 400, _ANY, _STEPPED),
     Scene(10, 0.1, 20, 20, 8, _STEPPED),
 )
 TABLE = Table(
