@@ -11,7 +11,7 @@ from jaxtyping import Float
 from ..bodies import State
 from ..simulate import RESULTS as WORLD_RESULTS
 from .control_solution import ControlSolution
-from .control_step import Penalty, Step, soft_step, step_of
+from .control_step import Coordinates, Penalty, Step, soft_step, step_of
 from .levenberg_marquardt import as_numpy, put
 from .optimal_control import OptimalControl
 from .results import items
@@ -64,23 +64,26 @@ class Search:
 
     def __init__(self, plan: OptimalControl, programs: Programs, free_nodes: bool):
         self.plan, self.programs, self.free_nodes = plan, programs, free_nodes
-        self.n_u = plan.control.size
+        self.coordinates = Coordinates.of(plan)
         self.sizes = _sizes(plan)
 
     def begin(self, guess: tuple | None) -> Found:
         """Where a guess stands."""
-        shape = (self.plan.stages, self.n_u)
-        controls, nodes = (np.zeros(shape, self.plan.dtype), None) if guess is None else guess
+        plan = self.plan
+        zero = np.zeros(plan.control_shape, plan.dtype)
+        controls, nodes = (zero, None) if guess is None else guess
+        if plan.initial_control is not None:
+            controls = np.concatenate([plan.initial_control[None], controls[1:]])
         if nodes is not None and self.free_nodes:
-            first = as_numpy(self.plan.state)
+            first = as_numpy(plan.state)
             nodes = put(nodes, np.array([0]), jax.tree.map(lambda leaf: leaf[None], first))
             return self._known(controls, nodes)
-        gains = np.zeros((1, *shape, 12 * self.plan.state.position.shape[0]), controls.dtype)
+        gains = np.zeros((1, *self.coordinates.gains), controls.dtype)
         still = jax.tree.map(
-            lambda leaf: np.broadcast_to(leaf, (shape[0] + 1, *leaf.shape)),
-            as_numpy(self.plan.state),
+            lambda leaf: np.broadcast_to(leaf, (plan.stages + 1, *leaf.shape)),
+            as_numpy(plan.state),
         )
-        found = self._rolled_out(Policy(controls[None], gains), still)
+        found = self._rolled_out(Policy(controls[None], gains), still, controls)
         return self._picked(found, 0)
 
     def improved(self, here: Found, step: Step, price: float) -> Found | None:
@@ -104,14 +107,17 @@ class Search:
         controls = here.controls + lengths[:, None, None] * step.offsets
         gains = np.broadcast_to(step.gains, (len(lengths), *step.gains.shape))
         dtype = self.plan.dtype
-        return self._rolled_out(Policy(controls.astype(dtype), gains.astype(dtype)), here.nodes)
+        policies = Policy(controls.astype(dtype), gains.astype(dtype))
+        return self._rolled_out(policies, here.nodes, here.controls)
 
     def _bridged(self, here: Found) -> Found | None:
         """The best of damped steps with penalties in place of conditions."""
-        penalty = Penalty.of(here.known, self.n_u, self.sizes)
+        penalty = Penalty.of(here.known, self.coordinates, self.sizes)
         value = _penalised(here, penalty)
         for dampings in DAMPINGS:
-            steps = [soft_step(here.known, self.n_u, damping, penalty) for damping in dampings]
+            steps = [
+                soft_step(here.known, self.coordinates, damping, penalty) for damping in dampings
+            ]
             trials = self._moved(here, steps)
             found = self._best(trials, _penalised(trials, penalty), (1 - ARMIJO) * value)
             if found is not None:
@@ -129,9 +135,9 @@ class Search:
         nodes = as_numpy(moved_nodes(here.nodes, moves.reshape(*moves.shape[:2], -1, 12)))
         return _found(controls, nodes, self.programs.linearise(controls, nodes))
 
-    def _rolled_out(self, policies: Policy, nodes: State) -> Found:
+    def _rolled_out(self, policies: Policy, nodes: State, knots: np.ndarray) -> Found:
         """Rollouts, which miss nothing on the way."""
-        found = self.programs.rollouts(self.plan.state, policies, nodes)
+        found = self.programs.rollouts(self.plan.state, policies, nodes, knots)
         return Found(
             found.controls,
             found.nodes,
@@ -169,7 +175,7 @@ class Search:
         return ControlSolution(
             here.controls,
             here.nodes,
-            step_of(flown, self.n_u).gains.astype(self.plan.dtype) if known else None,
+            step_of(flown, self.coordinates).gains.astype(self.plan.dtype) if known else None,
             float(here.cost),
             float(np.abs(flown.terminal[-1]).max(initial=0.0)),
             float(np.abs(flown.defect).max()),
@@ -227,6 +233,7 @@ def slope_of(here: Found, step: Step, price: float) -> float:
 def _penalised(found: Found, penalty: Penalty) -> np.ndarray:
     """The cost with penalties for what is missed."""
     flown = found.known
-    gaps = np.sum((penalty.gaps * flown.defect) ** 2, axis=(-1, -2))
+    missed = flown.defect[..., : penalty.gaps.size]
+    gaps = np.sum((penalty.gaps * missed) ** 2, axis=(-1, -2))
     misses = np.sum((penalty.misses * flown.terminal[..., -1, :]) ** 2, axis=-1)
     return found.cost + gaps + misses

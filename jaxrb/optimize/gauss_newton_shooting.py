@@ -72,7 +72,7 @@ class GaussNewtonShooting(eqx.Module):
         price, history = 0.0, [float(here.cost)]
         result = RESULTS.max_iterations_reached
         for _ in range(self.max_iterations):
-            step = step_of(here.known, search.n_u)
+            step = step_of(here.known, search.coordinates)
             # Not far above the multipliers, for steps along curved constraints.
             price = float(np.clip(price, 1.5 * step.price, 10 * step.price))
             price = max(price, _needed(here, step))

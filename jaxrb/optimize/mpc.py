@@ -10,9 +10,10 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..bodies import State
+from ..control import PiecewiseLinear
 from .control_search import Search, moved_nodes
 from .control_solution import ControlSolution
-from .control_step import step_of
+from .control_step import Coordinates, step_of
 from .levenberg_marquardt import as_numpy
 from .optimal_control import OptimalControl
 from .stages import Programs
@@ -20,7 +21,7 @@ from .stages import Programs
 
 def mpc_step(
     plan: OptimalControl | ControlSolution, measured: State
-) -> tuple[Float[Array, " n_u"], OptimalControl]:
+) -> tuple[Float[Array, " n_u"] | PiecewiseLinear, OptimalControl]:
     """The controls of the first stage from a measured state, and the plan for the next one.
 
     It makes one Gauss-Newton step from the guess of the plan (Diehl, Bock and Schloeder, SIAM
@@ -34,7 +35,9 @@ def mpc_step(
         measured: the state when the plan begins.
 
     Returns:
-        The controls of the first stage, shape (n_u,), and the plan that begins when it ends.
+        The controls of the first stage, shape (n_u,), and the plan that begins when it ends. Linear
+        controls are a `PiecewiseLinear` over the stage. They go on from those of the stage before
+        if the plan has an `initial_control`; otherwise they may jump at each measurement.
 
     Raises:
         ValueError: if the arguments do not fit together.
@@ -51,7 +54,7 @@ def mpc_step(
             "mpc_step: a stage of the plan cannot be simulated from the measured state, or along "
             "the guess. Use the guess, or solve the plan anew from there."
         )
-    step = step_of(at.known, plan.control.size)
+    step = step_of(at.known, Coordinates.of(plan))
     controls = (at.controls + step.controls).astype(plan.dtype)
     moves = step.nodes.astype(plan.dtype).reshape(1, len(step.nodes), -1, 12)
     nodes = jax.tree.map(lambda leaf: leaf[0], as_numpy(moved_nodes(at.nodes, moves)))
@@ -60,11 +63,13 @@ def mpc_step(
         return np.concatenate([leaf[1:], leaf[-1:]])
 
     duration = (plan.t1 - plan.t0) / plan.stages
+    going_on = None if plan.initial_control is None else controls[1]
     following = dataclasses.replace(
         plan,
+        initial_control=going_on,
         state=jax.tree.map(lambda leaf: jnp.asarray(leaf[1]), nodes),
         t0=plan.t0 + duration,
         t1=plan.t1 + duration,
         guess=(shifted(controls), jax.tree.map(shifted, nodes)),
     )
-    return jnp.asarray(controls[0]), following
+    return here.of_stage(controls, 0), following

@@ -14,9 +14,10 @@ from jaxtyping import Array, Float
 from .._validate import finite_number, positive_count, real_array, require
 from ..bodies import State
 from ..bodies.state import check_bodies
+from ..control import AbstractInput, PiecewiseConstant, PiecewiseLinear
 from ..simulate import SaveAt, Solution, World, simulate
 from ..simulate.method import AbstractMethod
-from .control_inputs import AbstractControl
+from .control_inputs import AbstractControl, Kick
 from .user_function import UserFunction
 
 # Of a step: durations of stages that are so near to whole steps are.
@@ -28,7 +29,8 @@ class OptimalControl:
     """What to choose controls for: a world from a state, in stages of equal durations.
 
     The controls are those that lessen the sum of the squares of all residuals the most, among
-    those that lead to an end where `terminal` is zero.
+    those that lead to an end where `terminal` is zero. They are one set of n_u numbers for each
+    stage; if the control is linear, for each start of a stage and for the end.
 
     Attributes:
         world, state, method, args: as in `simulate`; the state is at t0, and fixed.
@@ -36,15 +38,19 @@ class OptimalControl:
         stages: how many; each is a whole number of steps of the method, if it has steps.
         control: how controls act: `Kick`, `Wrench` or `Inputs`.
         cost: of the `State` at the start of a stage, before a kick, and the controls of the
-            stage, shape (n_u,), to residuals of shape (m,); written in JAX. The arrays of an
-            `equinox.Module` or a `jax.tree_util.Partial` are numbers of the program: new ones
-            compile nothing anew.
+            stage, shape (n_u,), to residuals of shape (m,); written in JAX. Of linear controls it
+            gets those at the start of the stage. The arrays of an `equinox.Module` or a
+            `jax.tree_util.Partial` are numbers of the program: new ones compile nothing anew.
         terminal: of the state at the end, to an array of shape (p,) that must become zero.
         terminal_cost: of the state at the end, to residuals of shape (q,).
         t0: start [s].
-        guess: where `solve` starts unless it is told otherwise: controls, shape (stages, n_u),
-            and the states at the starts of the stages and at the end, leading axis stages + 1,
-            or None in place of the states.
+        guess: where `solve` starts unless it is told otherwise: controls, shape (stages, n_u) or,
+            of linear ones, (stages + 1, n_u), and the states at the starts of the stages and at
+            the end, leading axis stages + 1, or None in place of the states.
+        initial_control: of linear controls, what they are at t0, shape (n_u,); they are chosen
+            there, too, by default.
+        cost_at_end: of linear controls, whether `cost` counts at the end as well. Otherwise it
+            says nothing of the last controls, which may be large then.
 
     Raises:
         ValueError: if the arguments do not fit together, naming the argument.
@@ -62,6 +68,8 @@ class OptimalControl:
     args: Any = dataclasses.field(kw_only=True, default=None)
     t0: float = dataclasses.field(kw_only=True, default=0.0)
     guess: tuple | None = dataclasses.field(kw_only=True, default=None)
+    initial_control: Any = dataclasses.field(kw_only=True, default=None)
+    cost_at_end: bool = dataclasses.field(kw_only=True, default=False)
 
     def __post_init__(self):
         _check_simulated(self)
@@ -82,6 +90,7 @@ class OptimalControl:
                 f"control must be a Kick, a Wrench or Inputs; got {type(self.control).__name__}."
             )
         self.control.check(self.world, self.args)
+        _check_linear(self)
         u = jax.ShapeDtypeStruct((self.control.size,), self.dtype)
         _check_residuals(self.cost, "cost(x, u)", self.state, u)
         _check_residuals(self.terminal, "terminal(x)", self.state)
@@ -91,9 +100,10 @@ class OptimalControl:
 
     def __repr__(self) -> str:
         kind = type(self.control).__name__
+        linear = "linear " if self.control.linear else ""
         return (
             f"OptimalControl({self.stages} stages from {self.t0:g} s to {self.t1:g} s, "
-            f"{self.control.size} controls by {kind})"
+            f"{self.control.size} {linear}controls by {kind})"
         )
 
     @property
@@ -106,6 +116,37 @@ class OptimalControl:
         """The starts of the stages, and the end [s]."""
         return self.t0 + (self.t1 - self.t0) * np.arange(self.stages + 1) / self.stages
 
+    @property
+    def control_shape(self) -> tuple[int, int]:
+        """Of all controls: (stages, n_u), and (stages + 1, n_u) of linear ones."""
+        return self.stages + self.control.linear, self.control.size
+
+    def input(self, controls: Float[Array | np.ndarray, "n n_u"]) -> AbstractInput:
+        """Controls as a function of the time [s], for one simulation of all stages:
+
+            world, state, args = plan.control.apply(plan.world, plan.state, plan.args, input)
+            simulate(world, state, plan.method, plan.t1, plan.t0, args=args)
+
+        Held `Inputs` are args that do not change in a simulation; for such a one the forces have
+        to read args(t), as they do of linear controls.
+
+        Args:
+            controls: as of a solution, shape `control_shape`.
+
+        Returns:
+            A `PiecewiseLinear`, or of held controls a `PiecewiseConstant`.
+
+        Raises:
+            ValueError: if the controls have another shape, or are kicks.
+        """
+        controls = real_array(controls, "controls", self.control_shape)
+        if isinstance(self.control, Kick):
+            raise ValueError("input: kicks act at once, and are no function of the time.")
+        ts = self.ts.astype(self.dtype)
+        if self.control.linear:
+            return PiecewiseLinear(ts, controls)
+        return PiecewiseConstant(ts[:-1], controls)
+
     def starting_from(self, controls: Any, states: State | None = None) -> OptimalControl:
         """The same problem with another guess.
 
@@ -116,14 +157,14 @@ class OptimalControl:
 
     def rollout(
         self,
-        controls: Float[Array | np.ndarray, "stages n_u"],
+        controls: Float[Array | np.ndarray, "n n_u"],
         save: SaveAt | None = None,
         throw: bool = True,
     ) -> list[Solution]:
         """The simulations of all stages, one after another from the plan's state.
 
         Args:
-            controls: of the stages.
+            controls: of the stages, shape `control_shape`.
             save: what each returns besides its final state, as in `simulate`.
             throw: raise if one ended early; otherwise what follows starts where it ended.
 
@@ -131,15 +172,32 @@ class OptimalControl:
             ValueError: if the controls have another shape.
             RuntimeError: as `simulate`.
         """
-        controls = real_array(controls, "controls", (self.stages, self.control.size))
+        controls = real_array(controls, "controls", self.control_shape)
         found, state, ts = [], self.state, self.ts
         for k in range(self.stages):
-            world, start, args = self.control.apply(self.world, state, self.args, controls[k])
+            u = self.of_stage(controls, k)
+            world, start, args = self.control.apply(self.world, state, self.args, u)
             t0, t1 = float(ts[k]), float(ts[k + 1])
-            sol = simulate(world, start, self.method, t1, t0, save, args, throw)
+            with self.control.helping():
+                sol = simulate(world, start, self.method, t1, t0, save, args, throw)
             found.append(sol)
             state = sol.final
         return found
+
+    def of_stage(
+        self, controls: Float[Array | np.ndarray, "n n_u"], stage: int
+    ) -> Array | PiecewiseLinear:
+        """The controls of one stage for `control.apply`: an array of shape (n_u,), or of linear
+        ones the line between those at its start and its end.
+
+        Args:
+            controls: of all stages, shape `control_shape`.
+            stage: which.
+        """
+        if not self.control.linear:
+            return jnp.asarray(controls[stage])
+        ts = self.ts.astype(self.dtype)
+        return PiecewiseLinear(ts[stage : stage + 2], controls[stage : stage + 2])
 
 
 def checked_guess(plan: OptimalControl, guess: Any) -> tuple[np.ndarray, State | None]:
@@ -151,7 +209,7 @@ def checked_guess(plan: OptimalControl, guess: Any) -> tuple[np.ndarray, State |
     if not isinstance(guess, tuple | list) or len(guess) != 2:
         raise ValueError("guess must be a pair of controls and states; the states may be None.")
     controls, states = guess
-    controls = real_array(controls, "guess: the controls", (plan.stages, plan.control.size))
+    controls = real_array(controls, "guess: the controls", plan.control_shape)
     require(controls, "guess: the controls", np.isfinite, "finite")
     if states is None:
         return np.asarray(controls, plan.dtype), None
@@ -176,6 +234,19 @@ def _check_simulated(plan: OptimalControl) -> None:
         require(leaf, "state", np.isfinite, "finite")
     if not isinstance(plan.method, AbstractMethod):
         raise ValueError(f"method must be a method such as LGVCI(dt=0.01); got {plan.method!r}.")
+
+
+def _check_linear(plan: OptimalControl) -> None:
+    """Options that only linear controls have."""
+    first = plan.initial_control
+    given = {"initial_control": first is not None, "cost_at_end": bool(plan.cost_at_end)}
+    for name, is_given in given.items():
+        if is_given and not plan.control.linear:
+            raise ValueError(f"{name} is of controls with interpolation='linear'; these are held.")
+    if first is not None:
+        first = real_array(first, "initial_control", (plan.control.size,))
+        require(first, "initial_control", np.isfinite, "finite")
+        object.__setattr__(plan, "initial_control", np.asarray(first, plan.dtype))
 
 
 def _check_residuals(function: Callable | None, name: str, *arguments: Any) -> None:

@@ -21,6 +21,7 @@ from .._validate import (
 from ..simulate import RESULTS as WORLD_RESULTS
 from .control_search import VIOLATION
 from .control_solution import ControlSolution
+from .control_step import Coordinates
 from .levenberg_marquardt import as_numpy
 from .optimal_control import OptimalControl
 from .results import RESULTS, items
@@ -42,16 +43,19 @@ class _Sampling(eqx.Module):
         """The next mean and standard deviation.
 
         Args:
-            controls: of the samples, shape (samples, stages, n_u).
+            controls: of the samples, shape (samples, *`OptimalControl.control_shape`).
             values: of each; infinite where the simulation failed, but not of all.
-            mean, sd: from which they were drawn, shapes (stages, n_u).
+            mean, sd: from which they were drawn, without the axis of the samples.
         """
 
     def solve(self, plan: OptimalControl, guess: tuple | None, key: Array) -> ControlSolution:
         """The best of all samples; see `optimize.solve`."""
         programs = Programs.of(plan)
-        shape = (plan.stages, plan.control.size)
+        shape = plan.control_shape
         mean = np.zeros(shape, plan.dtype) if guess is None else guess[0]
+        fixed = plan.initial_control is not None
+        if fixed:
+            mean = np.concatenate([plan.initial_control[None], mean[1:]])
         sd = np.broadcast_to(np.asarray(self.sd, plan.dtype), shape)
         best: Rollout | None = None
         value, history = np.inf, []
@@ -59,6 +63,7 @@ class _Sampling(eqx.Module):
             key, now = jax.random.split(key)
             noise = np.array(jax.random.normal(now, (self.samples, *shape), plan.dtype))
             noise[0] = 0.0  # the mean itself
+            noise[:, :fixed] = 0.0
             found = _rolled_out(plan, programs, mean + sd * noise)
             values = self._values(found)
             first = int(np.argmin(values))
@@ -159,10 +164,9 @@ class MPPI(_Sampling):
 
 
 def _rolled_out(plan: OptimalControl, programs: Programs, controls: np.ndarray) -> Rollout:
-    n_x = 12 * plan.state.position.shape[0]
     start = as_numpy(plan.state)
     nodes = jax.tree.map(lambda leaf: np.broadcast_to(leaf, (plan.stages + 1, *leaf.shape)), start)
-    gains = np.zeros((*controls.shape, n_x), controls.dtype)
+    gains = np.zeros((len(controls), *Coordinates.of(plan).gains), controls.dtype)
     return programs.rollouts(plan.state, Policy(controls, gains), nodes)
 
 

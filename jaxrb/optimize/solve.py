@@ -29,8 +29,8 @@ def solve(
     Args:
         plan: the problem.
         solver: `GaussNewtonShooting()`, `CEM()` or `MPPI()`.
-        guess: where to start: controls, shape (stages, n_u), and states at the starts of the
-            stages and at the end, or None. By default that of the plan; else controls of zero.
+        guess: where to start: controls, shape `plan.control_shape`, and states at the starts of
+            the stages and at the end, or None. By default that of the plan; else controls of zero.
             Without states these are those that the controls lead to.
         key: of random numbers; only some solvers draw any.
 
