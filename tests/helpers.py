@@ -156,9 +156,9 @@ def paper_scene(shape, inertia, normal=(0.0, 0.0, 1.0), mass=1.0):
     return world, state
 
 
-def control_gradient(flown):
+def control_gradient(flown, linear=False):
     """Of the sum of squares by all controls, from linearised stages, from the last one on; its
-    shape is (stages, n_u)."""
+    shape is (stages, n_u), and (stages + 1, n_u) of linear controls."""
     n_u = flown.defect_by.shape[-1] - flown.defect.shape[-1]
     costate = 2 * flown.terminal_cost_by[-1].T @ flown.terminal_cost[-1]
     gradient = []
@@ -166,4 +166,6 @@ def control_gradient(flown):
         both = 2 * flown.residual_by[k].T @ flown.residual[k] + flown.defect_by[k].T @ costate
         gradient.append(both[:n_u])
         costate = both[n_u:]
+    if linear:
+        gradient.append(costate[-n_u:])
     return np.array(gradient[::-1])

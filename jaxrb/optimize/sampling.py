@@ -53,9 +53,6 @@ class _Sampling(eqx.Module):
         programs = Programs.of(plan)
         shape = plan.control_shape
         mean = np.zeros(shape, plan.dtype) if guess is None else guess[0]
-        fixed = plan.initial_control is not None
-        if fixed:
-            mean = np.concatenate([plan.initial_control[None], mean[1:]])
         sd = np.broadcast_to(np.asarray(self.sd, plan.dtype), shape)
         best: Rollout | None = None
         value, history = np.inf, []
@@ -63,8 +60,10 @@ class _Sampling(eqx.Module):
             key, now = jax.random.split(key)
             noise = np.array(jax.random.normal(now, (self.samples, *shape), plan.dtype))
             noise[0] = 0.0  # the mean itself
-            noise[:, :fixed] = 0.0
-            found = _rolled_out(plan, programs, mean + sd * noise)
+            drawn = mean + sd * noise
+            if plan.initial_control is not None:
+                drawn[:, 0] = plan.initial_control
+            found = _rolled_out(plan, programs, drawn)
             values = self._values(found)
             first = int(np.argmin(values))
             if best is None or values[first] < value:
