@@ -47,8 +47,8 @@ class OptimalControl:
         guess: where `solve` starts unless it is told otherwise: controls, shape (stages, n_u) or,
             of linear ones, (stages + 1, n_u), and the states at the starts of the stages and at
             the end, leading axis stages + 1, or None in place of the states.
-        initial_control: of linear controls, what they are at t0, shape (n_u,); they are chosen
-            there, too, by default.
+        initial_control: of linear controls, what they are at t0, shape (n_u,), whatever a guess
+            says; they are chosen there, too, by default.
         cost_at_end: of linear controls, whether `cost` counts at the end as well. Otherwise it
             says nothing of the last controls, which may be large then.
 

@@ -233,8 +233,13 @@ def test_damped_steps(first):
     short, moves = soft_step(at.known, parts, 1e12, penalty)
     # Damping, of the squares, is 1e12 here; the last node is held by its gap alone.
     assert max(np.abs(short).max(), np.abs(moves[:-1]).max()) < 1e-4
+    # The search takes them where no part of the whole step gains enough.
+    trial = search._bridged(at)
+    assert trial.merit(whole.price) < at.merit(whole.price)
+    assert trial.controls.shape == at.controls.shape
     if first is not None:
         np.testing.assert_array_equal(at.controls[0], first)
+        np.testing.assert_array_equal(trial.controls[0], first)
         for step in (whole.controls, controls, short):
             np.testing.assert_array_equal(step[0], 0.0)
 
@@ -327,15 +332,26 @@ def test_args_that_are_no_function_of_the_time():
 
 
 BOUNCE = np.array([0.5, 0.3, 0.9])
+# How near the best controls a search ends: where the cost, some 20, is flat to ten round-offs of
+# it, 4e-14, controls are known to the root of that.
+FLAT = 1e-6
+
+
+def miss(weight, x):
+    return weight * jnp.concatenate([x.position[0] - jnp.asarray(BOUNCE), x.velocity[0]])
+
+
+def pushed(t, x, args):
+    return args(t)[None], jnp.zeros((1, 3))
+
+
+def effort(x, u):
+    return u
 
 
 def bouncing(weight=0.0):
     """A ball that is to rest at a place after a bounce; with a weight, as a cost instead."""
-
-    def miss(factor, x):
-        return factor * jnp.concatenate([x.position[0] - jnp.asarray(BOUNCE), x.velocity[0]])
-
-    push = rb.Force(lambda t, x, args: (args(t)[None], jnp.zeros((1, 3))), velocity_dependent=False)
+    push = rb.Force(pushed, velocity_dependent=False)
     world = rb.World(
         [rb.RigidBody(rb.Sphere(0.1), 0.5)],
         [rb.HalfSpace()],
@@ -351,7 +367,7 @@ def bouncing(weight=0.0):
         t1=0.8,
         stages=4,
         control=ro.Inputs(3, interpolation="linear"),
-        cost=lambda x, u: u,
+        cost=effort,
         cost_at_end=True,
         initial_control=None if weight else np.zeros(3),
         # Both are one program.
@@ -365,7 +381,6 @@ def test_a_bounce_to_a_target():
     """Verified by one simulation, with the input as args."""
     plan, found = bouncing(), []
     for nodes in ("all", "none"):
-        # The cost is flat where it is least, so that its own tolerance would let controls differ.
         sol = ro.solve(plan, ro.GaussNewtonShooting(nodes, tolerance=1e-15))
         assert sol.result == ro.RESULTS.successful
         assert sol.violation < 1e-9
@@ -375,8 +390,26 @@ def test_a_bounce_to_a_target():
         np.testing.assert_allclose(whole.final.velocity[0], 0.0, atol=1e-9)
         found.append(sol)
     both, single = found
-    np.testing.assert_allclose(both.controls, single.controls, atol=1e-6)
-    np.testing.assert_allclose(both.cost, single.cost, rtol=1e-10)
+    np.testing.assert_allclose(both.controls, single.controls, atol=FLAT)
+    np.testing.assert_allclose(both.cost, single.cost, rtol=1e-12)
+
+
+@pytest.mark.slow
+def test_a_bounce_near_a_target():
+    """As a cost, with knots that are all free: the least is found, and by both ways."""
+    plan = bouncing(3.0)
+    both, single = (
+        ro.solve(plan, ro.GaussNewtonShooting(nodes, tolerance=1e-15)) for nodes in ("all", "none")
+    )
+    np.testing.assert_allclose(both.controls, single.controls, atol=FLAT)
+    assert (np.diff(single.history) <= 1e-12).all()
+    for sol in (both, single):
+        assert sol.result == ro.RESULTS.successful
+        gradient = control_gradient(
+            Search(plan, Programs.of(plan), free_nodes=False).begin(sol.plan.guess).known, True
+        )
+        # Second derivatives are some 10.
+        np.testing.assert_allclose(gradient, 0.0, atol=10 * FLAT)
 
 
 @pytest.mark.slow
