@@ -77,23 +77,14 @@ class Kick(_OfBody):
     Attributes:
         body: index in `World.bodies`.
 
-    Args:
-        body: as above.
-        interpolation: "held", as in `Wrench`. There is nothing between kicks.
-
     Raises:
-        ValueError: if the body is no index, or the interpolation another one.
+        ValueError: if the body is no index.
     """
 
     body: int = eqx.field(static=True)
 
-    def __init__(self, body: int, *, interpolation: Literal["held"] = "held"):
+    def __init__(self, body: int):
         self.body = body_index(body, "Kick.body")
-        if one_of(interpolation, INTERPOLATIONS, "Kick.interpolation") != "held":
-            raise ValueError(
-                "Kick.interpolation must be 'held': a kick acts at once, at the start of a stage. "
-                "Use a Wrench for what acts all the time."
-            )
 
     @property
     def size(self) -> int:

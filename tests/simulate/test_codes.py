@@ -42,7 +42,7 @@ def lowered(t, args):
     "method",
     [
         pytest.param(rb.MoreauJean(0.01), marks=pytest.mark.slow),
-        rb.MoreauJean(0.01, impacts="stepped"),
+        pytest.param(rb.MoreauJean(0.01, impacts="stepped"), marks=pytest.mark.slow),
     ],
 )
 def test_a_ball_that_is_crushed(method):

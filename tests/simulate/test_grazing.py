@@ -37,6 +37,7 @@ def thrown_up(depths, along):
 DEPTHS = 10.0 ** -np.arange(1, 11)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("along", [(0.0, 0.0, 1.0), (0.3, -0.5, 0.8)])
 def test_balls_that_nearly_graze_a_ceiling(along):
     """From 0.1 m to 0.1 nm too high they hit it, with c = sqrt(2 g depth) at (v - c)/g, and fall

@@ -415,6 +415,7 @@ def hanging(ratio, dtype, n=20):
     return rb.joint_reactions(world, state)[0][:, 2], G * np.cumsum(masses[::-1])[::-1]
 
 
+@pytest.mark.slow
 def test_masses_that_differ():
     """Found to the precision, or not a number: never something else."""
     for ratio, dtype, accuracy in ((1e-6, "float64", 1e-11), (1e-4, "float32", 1e-3)):

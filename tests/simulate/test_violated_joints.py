@@ -78,6 +78,7 @@ def test_the_worst_joint(joint, state, says, dtype):
     assert re.search(rf"At the start World.joints\[1\], a {says}\.$", text), text
 
 
+@pytest.mark.slow
 def test_simulations_name_it():
     """In a batch that of the first world."""
     pins = [rb.Pin(0, (0, 0, 0)), rb.Pin(1, (0, 0, 0.5), (1.0, 0, 0.5))]
