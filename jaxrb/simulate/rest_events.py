@@ -51,8 +51,9 @@ class ImpactsAndRest(AbstractEvents):
         force, acceleration = reaction(t, phase, held, self.system)
         normal = (force * duration).reshape(-1)
         none = jnp.zeros_like(normal)
-        # What is held shall not accelerate.
-        largest = self.system.dynamics.acceleration_scale(t, phase)
+        # What is held shall not accelerate, beside what loads and these forces give by themselves.
+        pushed = jnp.max(jnp.abs(force) / self.system.inertial.mass[:, None], initial=0.0)
+        largest = jnp.maximum(self.system.dynamics.acceleration_scale(t, phase), pushed)
         residual = jnp.max(jnp.where(held, jnp.abs(acceleration), 0.0), initial=0.0)
         residual = residual / jnp.where(largest > 0, largest, 1.0)
         allowed = Tolerances.of(residual.dtype).allowed
