@@ -542,6 +542,7 @@ def test_bodies_act_on_each_other_at_one_place():
     assert np.linalg.matrix_rank(across, tol=1e-13) == 3
 
 
+@pytest.mark.slow
 def test_what_is_open_changes_as_the_distance_of_the_solids():
     """The end of a capsule that stands on a face, tilted by some degrees, is the closest point and
     a corner, and the place of the closest point is open. Which of both it is, round-off may say

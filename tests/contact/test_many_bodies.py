@@ -59,6 +59,7 @@ def test_colliders_made_together_are_those_of_each(make):
             np.testing.assert_allclose(found, alone, atol=1e-15)
 
 
+@pytest.mark.slow
 def test_pairs_of_unlike_bodies_have_the_gaps_they_have_alone():
     """Balls among others are compared in more than one way."""
     solids = [

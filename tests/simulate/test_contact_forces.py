@@ -22,6 +22,7 @@ LASTING = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", LASTING)
 def test_a_box_that_is_pressed_to_a_wall_and_slides(method):
     """The wall pushes back with all of the force, and rubs with mu times it. Corners share both in

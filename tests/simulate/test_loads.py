@@ -236,6 +236,7 @@ def test_the_gradient_by_fifty_knots_through_two_bounces(mode):
         np.testing.assert_allclose(slope, expected, rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_force_without_torque_is_differentiated_in_reverse():
     """Of a function that is not said to be free of velocities, and whose torques are no numbers by
     which anything changes: an oscillator, whose position is linear in where it starts and in its

@@ -60,6 +60,7 @@ def assert_same(found, expected, tolerance=1e-12):
         np.testing.assert_allclose(a, b, atol=tolerance)
 
 
+@pytest.mark.slow
 def test_a_kernel_of_many_bodies_is_made_by_xla_with_lists():
     """It would look at all pairs: minutes to compile, and slower. A warning says so."""
     world, states = box_of_balls(), several(32)

@@ -59,6 +59,7 @@ def test_loops_of_a_few_worlds_are_one_kernel_on_a_cpu():
         np.testing.assert_allclose(found, expected, rtol=1e-11)
 
 
+@pytest.mark.slow
 def test_runs_that_save_are_one_kernel_as_well():
     """With the record, which would be copied in between otherwise. Many worlds are left to XLA."""
 

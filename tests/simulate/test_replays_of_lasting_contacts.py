@@ -55,6 +55,7 @@ def angles(world, state):
     return jnp.concatenate(both)
 
 
+@pytest.mark.slow
 def test_saved_states_are_those_of_the_run():
     """Joints hold in each, and it is where a run to its time ends."""
 

@@ -39,7 +39,7 @@ def final(method, rolling, spinning, mu, velocity, spin, slope, t1):
 
 
 def many(method):
-    return jax.jit(jax.vmap(lambda *numbers: final(METHODS[method], *numbers)))
+    return quick_jit(jax.vmap(lambda *numbers: final(METHODS[method], *numbers)))
 
 
 @pytest.fixture(scope="module", params=[pytest.param("located", marks=pytest.mark.slow), "stepped"])
