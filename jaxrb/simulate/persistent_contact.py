@@ -70,9 +70,23 @@ def _held_flow(flow, t, duration, phase: Phase, held: Held, system: System) -> S
     contacts = system.at_half_spaces(end)
     missed = jnp.where(held, contacts.gap / (4 * contacts.round_off), 0.0)
     error = jnp.maximum(error, jnp.max(jax.lax.stop_gradient(missed**2)))
-    motion = contacts.kinematics(end, system.inertial)
-    stopping = impulses_for(contacts, motion, held, -motion.normal_velocity, system.inertial)
-    return Step(contacts.apply_impulse(end, stopping, held, system.inertial), error, work)
+    stopped, left = _stopped(end, contacts, held, system)
+    error = jnp.maximum(error, jax.lax.stop_gradient(left**2))
+    return Step(stopped, error, work)
+
+
+def _stopped(
+    phase: Phase, contacts: AtHalfSpaces, held: Held, system: System
+) -> tuple[Phase, Float[Array, ""]]:
+    """The phase without the normal velocities of contacts, and what is left of the largest of them,
+    of what may be. (A rigid body can always be stopped: what is left tells of the solution.)"""
+    motion = contacts.kinematics(phase, system.inertial)
+    before = jnp.where(held, motion.normal_velocity, 0.0)
+    impulse = impulses_for(contacts, motion, held, -before, system.inertial)
+    after = before + jnp.where(held, response(contacts, impulse, system.inertial), 0.0)
+    enough = jnp.finfo(before.dtype).eps ** 0.5 * jnp.max(jnp.abs(before))
+    left = safe_divide(jnp.max(jnp.abs(after)), enough)
+    return contacts.apply_impulse(phase, impulse, held, system.inertial), left
 
 
 def reaction(
@@ -209,19 +223,23 @@ def landing(
 
 def stand(
     bounced: Phase, contacts: AtHalfSpaces, landing: Held, held: Held, system: System
-) -> Phase:
-    """Removes the remaining normal velocity of contacts that come to rest."""
+) -> tuple[Phase, Bool[Array, ""]]:
+    """Removes the remaining normal velocity of contacts that come to rest; and whether that was
+    found."""
     arguments = (bounced, contacts, landing, held, system)
-    return if_any(jnp.any(landing), _stopped, lambda bounced, *_: bounced, *arguments)
+    return if_any(jnp.any(landing), _stood, _left_as_it_is, *arguments)
 
 
-def _stopped(bounced: Phase, contacts: AtHalfSpaces, landing: Held, held: Held, system) -> Phase:
-    motion = contacts.kinematics(bounced, system.inertial)
-    impulse = impulses_for(
-        contacts, motion, held | landing, -motion.normal_velocity, system.inertial
-    )
-    stopped = contacts.apply_impulse(bounced, impulse, held | landing, system.inertial)
-    return tree_where(jnp.any(landing, axis=1), stopped, bounced)
+def _left_as_it_is(bounced: Phase, *_) -> tuple[Phase, Bool[Array, ""]]:
+    return bounced, jnp.ones((), bool)
+
+
+def _stood(
+    bounced: Phase, contacts: AtHalfSpaces, landing: Held, held: Held, system: System
+) -> tuple[Phase, Bool[Array, ""]]:
+    lands = jnp.any(landing, axis=1)
+    stopped, left = _stopped(bounced, contacts, (held | landing) & lands[:, None], system)
+    return tree_where(lands, stopped, bounced), left <= 1
 
 
 def _resting(

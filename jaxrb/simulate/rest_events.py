@@ -98,7 +98,7 @@ class ImpactsAndRest(AbstractEvents):
         bounced, kept, found = bounce(end, contacts, motion, struck, held, system)
         lands, acceleration = landing(t, bounced, contacts, struck, kept, self.tolerance, system)
         lands &= event.kind == Kind.LANDING
-        after = stand(bounced, contacts, lands, kept, system)
+        after, stands = stand(bounced, contacts, lands, kept, system)
         accumulation = mode.accumulation.after_impact(
             t, bounced, contacts, motion, struck, lands, acceleration, self.tolerance, system
         )
@@ -110,7 +110,7 @@ class ImpactsAndRest(AbstractEvents):
             tree_where(impact, after, end),
             tree_where(impact, impacted, released),
             Event(kind, event.contact),
-            found | ~impact,
+            (found & stands) | ~impact,
         )
 
     def zeno_time(self, t, final, mode: Resting, code):

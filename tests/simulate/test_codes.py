@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 import jaxrb as rb
+from jaxrb.contact import delassus
+from jaxrb.simulate import rest_events
 from jaxrb.simulate.results import Code, result_name, to_result
 
 RADIUS, FALL = 0.1, 0.2
@@ -88,3 +90,34 @@ def test_a_plate_that_turns_a_nanometre_above_the_floor():
         half = spin * t1 / 2
         turned = np.abs(final.quaternion[0] @ np.array([np.cos(half), 0, 0, np.sin(half)]))
         np.testing.assert_allclose(turned, 1.0, rtol=0, atol=1e-12)
+
+
+@pytest.fixture
+def half_solved(monkeypatch):
+    """Each solution for impulses at several contacts stops far from its end, and impacts at what
+    lies, which would tell it first, pass."""
+    jax.clear_caches()
+    monkeypatch.setattr(delassus, "_conjugate_gradients", lambda matvec, right, _: 0.1 * right)
+    bounce = rest_events.bounce
+    monkeypatch.setattr(rest_events, "bounce", lambda *of: (*bounce(*of)[:2], jnp.ones((), bool)))
+    yield
+    jax.clear_caches()
+
+
+@pytest.mark.parametrize(
+    ("height", "code"),
+    [(RADIUS, "nonlinear_solve_failed"), (2 * RADIUS, "held_contacts_not_solved")],
+    ids=["lies", "lands"],
+)
+@pytest.mark.usefixtures("half_solved")
+def test_impulses_that_do_not_stop_what_lies(height, code):
+    """A box without friction is stopped by impulses at its four corners, in each step in which it
+    lies and where it lands; what they leave of its velocity is judged."""
+    world = rb.World(
+        [rb.RigidBody(rb.Box((RADIUS, RADIUS, RADIUS)), 1.0)],
+        [rb.HalfSpace()],
+        contact_law=rb.Frictionless(0.0),
+    )
+    start = rb.State([[0.0, 0, height]], [STILL], [[0.0, 0, 0]], [[0.0, 0, 0]])
+    sol = rb.simulate(world, start, rb.LGVCI(0.01, on_zeno="rest"), 0.3, throw=False)
+    assert sol.result == getattr(rb.RESULTS, code)
