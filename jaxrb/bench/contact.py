@@ -24,6 +24,7 @@ from ..simulate import (
     AbstractMethod,
     MoreauJean,
     World,
+    contact_forces,
     gaps,
     pair_gaps,
     simulate,
@@ -32,7 +33,7 @@ from .peers import REFERENCE
 from .record import LOSES, RATE, Column, Record, Table
 from .timing import Quantiles, fastest_of
 
-BATCHES = (64,)
+BATCHES = (64, 256)
 DT, GRAVITY, FRICTION = 0.005, 9.81, 0.5  # [s], [m/s^2]
 HALF = (0.2, 0.15, 0.1)  # [m]
 OFFSET = 0.02  # of the boxes of a stack, to each side [m]
@@ -85,6 +86,7 @@ class Report(NamedTuple):
 
     steps: int  # completed, of all worlds
     deepest: float  # penetration [m]
+    residual: float | None = None  # the largest of a step; None of an engine that has none
     failed: int | None = None  # worlds that ended early; None of an engine that does not tell
     why: str | None = None  # they did
 
@@ -108,13 +110,16 @@ TABLE = Table(
         LOSES,
         Column("rounds", "rounds", "d"),
         Column("deepest", "deepest [m]", ".1e"),
+        Column("residual", "residual", ".1e"),
         Column("failed", "failed", "d"),
         Column("why", "why"),
     ),
     (
         "body-steps/s: of a core, best of the rounds; ratio: median (least .. most)",
         f"rounds: none is begun after {_LONGEST:g} s of CPU time",
-        "deepest: of the penetrations at the ends of the intervals between pushes",
+        "deepest: of the penetrations at the ends of the intervals between pushes; residual: the "
+        "largest of the law of contact in the steps after those that are reached, relative to the "
+        "largest velocity",
         "MuJoCo: float64, soft contact, default options; a step of ours that is solved obeys "
         "Coulomb's law to 1e-9, and worlds in which one is not are told as failed",
     ),
@@ -185,15 +190,22 @@ def _ours(method: AbstractMethod, scene: Scene, place: np.ndarray, shoves: np.nd
             closest = jnp.minimum(closest, jnp.min(pair_gaps(world, state)))
         return jnp.maximum(-closest, 0.0)
 
+    def residual(world: World, state: State):
+        return contact_forces(world, state, method).residual
+
     def report(found):
         states, steps, result = found
-        depths = jax.jit(jax.vmap(jax.vmap(depth, (None, 0)), (None, 0)))(world, states)
+        everywhere = lambda f: jax.jit(jax.vmap(jax.vmap(f, (None, 0)), (None, 0)))(world, states)  # noqa: E731
+        depths = everywhere(depth)
         failed = np.asarray(result != RESULTS.successful)
+        residuals = jnp.where(failed, 0.0, everywhere(residual))
         why = None
         if failed.any():
             why = RESULTS[jax.tree.map(lambda values: np.asarray(values)[failed], result)]
         worlds = int(failed.any(axis=1).sum())
-        return Report(int(jnp.sum(steps)), float(jnp.max(depths)), worlds, why)
+        return Report(
+            int(jnp.sum(steps)), float(jnp.max(depths)), float(jnp.max(residuals)), worlds, why
+        )
 
     return lambda: jax.block_until_ready(program(*given)), report
 

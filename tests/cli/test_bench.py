@@ -138,6 +138,7 @@ def test_contact(measured, monkeypatch):
         assert min(row["rate"], *spread(row)) > 0
         ours = name in contact.METHODS
         assert (row["failed"], row["deepest"] < 1e-12) == ((0, True) if ours else (None, False))
+        assert row["residual"] <= 1e-9 if ours else row["residual"] is None
 
 
 @pytest.mark.slow
