@@ -213,6 +213,7 @@ class AbstractContactSet(eqx.Module):
         found: Any,
         phase: Phase,
         duration: Float[Array, ""],
+        since: Float[Array, ""],
         growth: Float[Array, ""],
         tolerance: Float[Array, "..."],
     ) -> Proof:
@@ -222,14 +223,15 @@ class AbstractContactSet(eqx.Module):
             clearance: at its start.
             found, phase: at its end.
             duration: [s].
+            since: from where its flow began to its end [s].
             growth: how much C exceeds that of exact flight.
             tolerance: of gaps [m].
         """
-        return self._proof(clearance, found, phase, duration, growth, tolerance)
+        return self._proof(clearance, found, phase, duration, since, growth, tolerance)
 
-    def _proof(self, clearance, found, phase, duration, growth, tolerance) -> Proof:
+    def _proof(self, clearance, found, phase, duration, since, growth, tolerance) -> Proof:
         views = self._views(clearance, found, phase)
-        return clearance.proof(views, duration, growth, tolerance)
+        return clearance.proof(views, duration, since, growth, tolerance)
 
     def _views(self, clearance: Clearance, found: Any, phase: Phase) -> list[View]:
         """The flight from a clearance to a phase, whose contacts were found."""

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 from ..bodies import Phase
 from ..math import Quat, Vec3, cross, direction, dot, norm, rotate, rotate_inverse, zeros_like
 from .base import AbstractContactSet, Gaps, partners_vary
-from .clearance import Clearance, Reach, Separation, View
+from .clearance import Clearance, Reach, Separation, TurningView, View
 from .collider_of import Recipe, made_together
 from .colliders import AbstractCollider, PolytopeCollider
 from .narrow_phase import may_fail, patch, separation
@@ -123,10 +123,15 @@ class BodyContacts(AbstractContactSet):
             balls_rate=dot(normal, velocity - velocity2),
             pull=dot(normal, pull - pull2),
             swing=turning * first.swing + turning2 * second.swing,
+            # C is not less than the square of the angular velocity.
+            speed=norm(velocity - velocity2)
+            + jnp.sqrt(turning) * first.swing
+            + jnp.sqrt(turning2) * second.swing,
+            turning=jnp.zeros_like(found.gap),
         )
 
     def _views(self, clearance, found, phase):
-        """Along the normals at the start, and along those at the end."""
+        """Along the normals at the start, along those at the end, and turning between them."""
         normal, poses, (pull, pull2) = clearance.start
         here = self._poses(phase)
         first, second = (reach(collider) for collider in self._each)
@@ -137,7 +142,9 @@ class BodyContacts(AbstractContactSet):
                 for at in (poses, here)
             )
             views.append(View(before, after, dot(n, pull - pull2)))
-        return views
+        ends = views[0].before.solids, views[1].after.solids
+        turning = TurningView.of((ends[0], normal), (ends[1], found.normal), pull - pull2)
+        return [*views, turning]
 
     @property
     def _each(self) -> tuple[AbstractCollider, AbstractCollider]:

@@ -18,6 +18,17 @@ all of [0, a] if
 and only if that cannot be said from these three numbers. So an impact at t is known to be the
 first if t < sqrt(2 f(0)/B), and flights away from a contact at a rate v are free of impacts for
 2 v/B. The balls about the centres of mass that hold the bodies do not turn: for them C R is zero.
+
+Edges that cross, and thin rods, turn out of the plane between them at once: along a fixed direction
+their separation falls as fast as their ends turn, however slowly they come near. Along a direction
+that turns evenly at a rate w, from the normal at the start to that at the end, it falls as the gap
+does. There n . (p - q) has a second derivative of at most
+
+    B + 2 w V - w^2 n . (p - q)
+
+with a bound V of the relative speed of the points. The last term can be left out: with f'' + w^2 f
+<= B + 2 w V, and a w < pi, f is not less than a positive function with the same ends whose second
+derivative is B + 2 w V (maximum principle), which is that of (P).
 """
 
 from __future__ import annotations
@@ -27,7 +38,10 @@ from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float
+
+from ..math import Vec3, norm
 
 PerContact = Float[Array, "..."]
 
@@ -57,11 +71,30 @@ class View(NamedTuple):
     pull: PerContact  # n . g, of one body relative to the other [m/s^2]
 
 
+class TurningView(NamedTuple):
+    """A flight, seen along directions that turn evenly during it."""
+
+    before: PerContact  # the separation of the solids along the first direction [m]
+    after: PerContact  # along the last one
+    angle: PerContact  # between both, infinite if it is large [rad]
+    gravity: PerContact  # the size of one body's relative to the other [m/s^2]
+
+    @classmethod
+    def of(cls, start: tuple[PerContact, Vec3], end: tuple[PerContact, Vec3], gravity: Vec3):
+        """From separations and the directions along which they are, at both ends."""
+        chord = norm(end[1] - start[1])
+        # Of chords below 1, angles are less than pi/3 of it.
+        angle = jnp.where(chord < 1, np.pi / 3 * chord, jnp.inf)
+        return cls(start[0], end[0], angle, norm(gravity))
+
+
 class Proof(NamedTuple):
     """What is known of the gaps during a flight."""
 
     holds: Bool[Array, "..."]  # it is proved that they stay above minus their tolerance
     safe: PerContact  # the duration for which the separations at its ends would be a proof [s]
+    # What the turning of the direction adds to the bound, where such a one proves most [m/s^2].
+    turning: PerContact
 
 
 class Clearance(eqx.Module):
@@ -74,15 +107,19 @@ class Clearance(eqx.Module):
     balls_rate: PerContact  # [m/s]
     pull: PerContact  # n . g, of one body relative to the other [m/s^2]
     swing: PerContact  # C R, the sum over both bodies [m/s^2]
+    speed: PerContact  # V, for the moment; 0 where no directions turn [m/s]
+    turning: PerContact  # what they are expected to add to B [m/s^2]
 
     def bend(self, growth: Float[Array, ""]) -> PerContact:
-        """B, with C larger by a factor."""
-        return jnp.maximum(self.pull + self.swing * growth, 0.0)
+        """What trials are chosen by: B, with C larger by a factor, and what is expected to be
+        added."""
+        return jnp.maximum(self.pull + self.swing * growth, 0.0) + self.turning
 
     def proof(
         self,
-        views: Sequence[View],
+        views: Sequence[View | TurningView],
         duration: Float[Array, ""],
+        since: Float[Array, ""],
         growth: Float[Array, ""],
         tolerance: PerContact,
     ) -> Proof:
@@ -91,11 +128,20 @@ class Clearance(eqx.Module):
         Args:
             views: of the flight.
             duration: of the flight [s].
+            since: from where its flow began to its end [s].
             growth: how much C exceeds that of exact flight.
             tolerance: of gaps [m].
         """
-        holds, safe = jnp.zeros(self.gap.shape, bool), jnp.zeros_like(self.gap)
-        for before, after, pull in views:
+        none = jnp.zeros_like(self.gap)
+        holds, safe, turning = jnp.zeros(self.gap.shape, bool), none, none
+        for view in views:
+            if isinstance(view, TurningView):
+                found, added = self._safe_turning(view, duration, since, growth, tolerance)
+                holds |= (found >= duration) & (view.after + tolerance >= 0)
+                turning = jnp.where(found > safe, added, turning)
+                safe = jnp.maximum(safe, found)
+                continue
+            before, after, pull = view
             bound = jnp.maximum(pull + self.swing * growth, 0.0)
             enough = _safe(before.solids + tolerance, after.solids + tolerance, bound)
             # One that starts below, as it was let in or by a last digit, is an impact if it goes
@@ -106,7 +152,19 @@ class Clearance(eqx.Module):
             safe = jnp.maximum(safe, jnp.where(parted, enough, 0.0))
             balls = _safe(before.balls, after.balls, jnp.maximum(pull, 0.0))
             holds |= (balls >= duration) & (before.balls > 0) & (after.balls > 0)
-        return Proof(holds, safe)
+        return Proof(holds, safe, turning)
+
+    def _safe_turning(self, view: TurningView, duration, since, growth, tolerance):
+        """The duration for which (P) holds [s], and what the turning adds to the bound [m/s^2]."""
+        rate = view.angle / jnp.where(duration > 0, duration, jnp.inf)
+        # Of discrete flows the speed is that of the body where the flow begins, and changes.
+        gained = jnp.where(growth > 1, self.swing * growth * since, 0.0)
+        added = 2 * rate * (self.speed + gained + view.gravity * duration)
+        bound = view.gravity + self.swing * growth + added
+        known = (view.before + tolerance >= jnp.minimum(self.gap, 0.0)) & (bound < jnp.inf)
+        bound = jnp.where(known, bound, 1.0)
+        enough = _safe(view.before + tolerance, view.after + tolerance, bound)
+        return jnp.where(known, enough, 0.0), jnp.where(known, added, 0.0)
 
     def provable(
         self, bending: PerContact, growth: Float[Array, ""], tolerance: PerContact

@@ -113,12 +113,12 @@ class MixedContacts(AbstractContactSet):
         rows = jax.tree.map(_row, *(dataclasses.replace(c, start=None) for c in each))
         return dataclasses.replace(rows, start=tuple(each))
 
-    def _proof(self, clearance, found, phase, duration, growth, tolerance):
+    def _proof(self, clearance, found, phase, duration, since, growth, tolerance):
         each = zip(self.sets, clearance.start, found.found, found._split(tolerance), strict=True)
         return jax.tree.map(
             _row,
             *(
-                own.proof(start, contacts, phase, duration, growth, allowed)
+                own.proof(start, contacts, phase, duration, since, growth, allowed)
                 for own, start, contacts, allowed in each
             ),
         )

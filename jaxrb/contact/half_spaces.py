@@ -214,8 +214,17 @@ class HalfSpaceContacts(AbstractContactSet):
         motion = found.kinematics(phase, inertial)
         apart = self._separation(found, phase)
         swing = turning * self._per_contact(self.reach.swing)
+        still = jnp.zeros_like(swing)
         return Clearance(
-            None, apart.solids, motion.normal_velocity, apart.balls, speed, pull, swing
+            start=None,
+            gap=apart.solids,
+            rate=motion.normal_velocity,
+            balls=apart.balls,
+            balls_rate=speed,
+            pull=pull,
+            swing=swing,
+            speed=still,
+            turning=still,
         )
 
     def _views(self, clearance, found, phase):

@@ -45,7 +45,7 @@ from .body_pairs import (
     of_each_contact,
     reach,
 )
-from .clearance import Clearance, Separation, View
+from .clearance import Clearance, Separation, TurningView, View
 from .collider_of import Recipe, collider, collider_type, kind
 from .colliders import (
     AbstractCollider,
@@ -124,7 +124,7 @@ class ObstacleContacts(AbstractContactSet):
         turning, pull, velocity, pose = bodies.gather(
             (spin, gravity, inertial.velocity(phase), (phase.position, phase.orientation))
         )
-        normal = found.normal
+        normal, swing = found.normal, reach(self._each[0]).swing
         return Clearance(
             start=(normal, pose, pull),
             gap=found.gap,
@@ -132,22 +132,28 @@ class ObstacleContacts(AbstractContactSet):
             balls=self._separation(normal, pose).balls,
             balls_rate=dot(normal, velocity),
             pull=self._pull(normal, pull),
-            swing=turning * reach(self._each[0]).swing,
+            swing=turning * swing,
+            # C is not less than the square of the angular velocity.
+            speed=norm(velocity) + jnp.sqrt(turning) * swing,
+            turning=jnp.zeros_like(found.gap),
         )
 
     def _views(self, clearance, found, phase):
-        """Along the normals at the start, and along those at the end. In a cavity the gap is the
-        least over all its walls, along any of which gravity pulls."""
+        """Along the normals at the start, along those at the end, and turning between them. In a
+        cavity the gap is the least over all its walls, along any of which gravity pulls."""
         normal, pose, pull = clearance.start
         if self._cavity:
             none = jnp.full_like(found.gap, -jnp.inf)
             before, after = Separation(clearance.gap, none), Separation(found.gap, none)
             return [View(before, after, clearance.pull)]
         here = self._bodies().gather((phase.position, phase.orientation))
-        return [
+        first, last = (
             View(self._separation(n, pose), self._separation(n, here), self._pull(n, pull))
             for n in (normal, found.normal)
-        ]
+        )
+        ends = first.before.solids, last.after.solids
+        turning = TurningView.of((ends[0], normal), (ends[1], found.normal), pull)
+        return [first, last, turning]
 
     @property
     def _each(self) -> tuple[AbstractCollider, AbstractCollider]:

@@ -161,6 +161,8 @@ class BallContacts(AbstractContactSet):
             balls_rate=rate,
             pull=pull,
             swing=still,
+            speed=still,
+            turning=still,
         )
 
     def _views(self, clearance, found, phase):
@@ -175,7 +177,7 @@ class BallContacts(AbstractContactSet):
     def _itself(self) -> np.ndarray:
         return np.eye(self.radius.shape[0], dtype=bool)
 
-    def _proof(self, clearance, found, phase, duration, growth, tolerance):
+    def _proof(self, clearance, found, phase, duration, since, growth, tolerance):
         """Or by the shortest distance of the centres on the way, which is straight up to what
         gravity differs."""
         _, (velocity, gravity) = clearance.start
@@ -188,7 +190,8 @@ class BallContacts(AbstractContactSet):
         sag = norm(gravity) * duration**2 / 8
         radii = _columns(self.radius) + _rows(self.radius)
         passing = nearest - sag - radii >= -tolerance
-        proof = clearance.proof(self._views(clearance, found, phase), duration, growth, tolerance)
+        views = self._views(clearance, found, phase)
+        proof = clearance.proof(views, duration, since, growth, tolerance)
         return proof._replace(holds=proof.holds | passing | self._itself)
 
 

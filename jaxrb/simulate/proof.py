@@ -10,6 +10,7 @@ flight is one evaluation of its flow, from its start.
 
 from __future__ import annotations
 
+import dataclasses
 from typing import NamedTuple
 
 import equinox as eqx
@@ -127,7 +128,7 @@ class Proved(AbstractDetector):
         flown = trial.duration - state.until
         growth = aim.growth(spin, trial.duration)
         proof = aim.contact_set.proof(
-            before, trial.contacts, trial.end, flown, growth, aim.tolerance
+            before, trial.contacts, trial.end, flown, trial.duration, growth, aim.tolerance
         )
         holds = aim.skipped | proof.holds
         proved = jnp.all(holds)
@@ -136,7 +137,8 @@ class Proved(AbstractDetector):
         bending = (after.rate - before.rate) / jnp.where(moved, flown, 1.0)
         bending = jnp.where(moved, bending, after.pull)
 
-        # On from here, or a shorter part of the way here.
+        # On from here, or a shorter part of the way here, as directions have turned on it.
+        before, after = (dataclasses.replace(one, turning=proof.turning) for one in (before, after))
         ahead = trial.duration + aim.ahead(after, bending, spin, state.limit)
         back = aim.back(before, after, bending, flown, proof._replace(holds=holds), crossed, growth)
         advance = proved & ~crossed
