@@ -23,6 +23,7 @@ BENCHMARKS = {
     "contact": "CPU time of boxes that lie, settle and are shaken, over that of MuJoCo",
     "stacks": "the same of ten boxes, longer: takes an hour",
     "flights": "seconds of motion per second without steps, next to steps of 0.01 s",
+    "throws": "how many throws to a full pose after bounces are found, of 25 random ones",
     "gradient": "time of reverse- and forward-mode derivatives over that of the forward run",
     "gradients": "whether derivatives are right, by closed forms and by differences",
     "flows": "time of a step of each flow over that of LieVariational",
@@ -31,8 +32,8 @@ BENCHMARKS = {
     "memory": "bytes of a world that runs and gradients need besides their results",
     "parts": "time of a batch as part files over that in memory, and of reading and resuming",
 }
-# What they measure needs float64: contacts at rest, flights and derivatives to round-off.
-_DOUBLE = ("contact", "stacks", "flights", "gradients")
+# What they measure needs float64: contacts at rest, flights, throws and derivatives to round-off.
+_DOUBLE = ("contact", "stacks", "flights", "throws", "gradients")
 _MODULES = {name: name for name in BENCHMARKS} | {
     "compile": "compilation",
     "gradients": "gradients.tables",

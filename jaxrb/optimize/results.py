@@ -22,6 +22,10 @@ class RESULTS(Codes):
         "The event to stop at did not come before t1, or came more than once and was not the "
         "first: a later t1, or other starts."
     )
+    other_impacts = (
+        "The motion has another number of impacts than there may be: other starts, or a wider "
+        "spread of them."
+    )
     residual_not_finite = (
         "The residual is NaN or infinite in a motion that is not: a division by zero in it, or "
         "goals that are no numbers."

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from .._validate import finite_number, positive_count, positive_number
+from .._validate import finite_number, positive_count
 from ..bodies import State
 from ..simulate import RESULTS as WORLD_RESULTS, StopAfter, StopWhen, World
 from ..simulate.method import AbstractMethod
@@ -23,7 +23,18 @@ from .levenberg_marquardt import minimise, take
 from .parameters import Parameters
 from .results import RESULTS, code_of, items
 from .segments import parted
-from .shots import N_SCAN, NOT_STOPPED, Aim, Given, Landed, Shot, scan, shoot_all, unknowns
+from .shots import (
+    N_SCAN,
+    NOT_STOPPED,
+    Aim,
+    Given,
+    Landed,
+    Limits,
+    Shot,
+    scan,
+    shoot_all,
+    unknowns,
+)
 
 # Of each part of a state, its coordinates in the chart of `State.retract`.
 PARTS = {"position": 0, "attitude": 3, "velocity": 6, "angular_velocity": 9}
@@ -41,6 +52,8 @@ SPREAD = {
 # between these powers of ten.
 BEST = 16
 NEAR, FAR = -4.0, -0.75
+# So many of the starts of such a round are drawn anew instead, as those of the first were.
+ANEW = 0.5
 # A free end may come so many times later than it was given.
 LATEST = 2.0
 
@@ -92,6 +105,7 @@ def shoot(
     free: Sequence[str] | np.ndarray = ("velocity", "angular_velocity"),
     parameters: Parameters | None = None,
     stop: StopAfter | StopWhen | None = None,
+    impacts: Sequence[int] | None = None,
     starts: int | State = 128,
     key: Array | None = None,
     spread: Mapping[str, float] | None = None,
@@ -107,7 +121,7 @@ def shoot(
     through every impact. Each keeps to the order of impacts it begins with, more or less, and where
     there are several the valleys are narrow: few of many succeed. While none does, the best of them
     are moved a little, by a thousandth or by a tenth, and improved again, as in basin hopping
-    (Wales and Doye, J. Phys. Chem. A 101 (1997)).
+    (Wales and Doye, J. Phys. Chem. A 101 (1997)), beside as many that are drawn anew.
 
     Args:
         world: with the parameters at first.
@@ -123,7 +137,9 @@ def shoot(
         parameters: of the world that are free as well.
         stop: take the residual at an event before t1: `StopAfter(impacts=3)`, just after the third
             impact, or `StopWhen(function)`, where it first changes its sign. The time of the event
-            is part of the derivatives.
+            part of the derivatives.
+        impacts: how many there may be until t1, as (2, 3); any number by default. A step that
+            leads to another number is refused.
         starts: how many, the given state first; or states with a leading axis.
         key: of the starts that are drawn.
         spread: standard deviations of these, in place of some of "position" 0.1 m, "attitude" 0.3,
@@ -146,9 +162,8 @@ def shoot(
         raise ValueError(f"t1 must lie after t0; got t0 = {t0}, t1 = {t1}.")
     if not isinstance(state, State):
         raise ValueError(f"state must be a State; got {type(state).__name__}.")
-    positive_number(tolerance, "tolerance")
-    positive_count(max_iterations, "max_iterations")
     positive_count(rounds, "rounds")
+    limits = Limits.of(tolerance, max_iterations, impacts, stop)
     condition = stop if isinstance(stop, StopWhen) else None
     given, static = parted((residual, condition, args))
     shared = Given(world, np.asarray(t0, state.position.dtype), *given)
@@ -157,7 +172,7 @@ def shoot(
     with progress_bar(progress, max_iterations * rounds, "iteration") as bar:
 
         def once(shots):
-            return _round(shared, shots, aim, t1, tolerance, max_iterations, bar)
+            return _round(shared, shots, aim, t1, limits, bar)
 
         first = best = once(shots)
         deviations = _deviations(aim, spread)
@@ -166,8 +181,8 @@ def shoot(
         while number < rounds and len(shots.step) > 1 and not _solved(best.cost, tolerance).any():
             number += 1
             best = _best_of(best, once(_moved(best, shots, deviations, rng)))
-    everything = _shots(shared, aim, first, tolerance, max_iterations)
-    chosen = _shots(shared, aim, best, tolerance, max_iterations)
+    everything = _shots(shared, aim, first, limits)
+    chosen = _shots(shared, aim, best, limits)
     order = np.lexsort((_finite(best.cost), ~_solved(best.cost, tolerance)))
     return dataclasses.replace(_one(chosen, int(order[0])), rounds=number, all=everything)
 
@@ -180,7 +195,7 @@ class Round(NamedTuple):
         step: of the unknowns.
         landed: there.
         code: of the simulation, or `NOT_STOPPED`.
-        cost: the sum of the squares of the residual; infinite with a code.
+        cost: as of `Limits.costs`.
         iterations: that it took.
     """
 
@@ -192,14 +207,14 @@ class Round(NamedTuple):
     iterations: np.ndarray
 
 
-def _round(shared: Given, shots: Shot, aim: Aim, t1: float, tolerance, max_iterations, bar):
+def _round(shared: Given, shots: Shot, aim: Aim, t1: float, limits: Limits, bar):
     """All lanes, improved as far as they can be."""
     came = np.ones(len(shots.step), bool)
     if shared.condition is not None:
         shots = _till_end(shots, np.asarray(shots.step), t1)
         times, came = scan(shared, shots, aim)
         shots = shots._replace(t1=times)
-    found = _improved(shared, shots, aim, tolerance, max_iterations, bar)
+    found = _improved(shared, shots, aim, limits, bar)
     code = found.evaluated.code
     if shared.condition is not None:
         # It has to be the first crossing, and one that was found.
@@ -207,20 +222,29 @@ def _round(shared: Given, shots: Shot, aim: Aim, t1: float, tolerance, max_itera
         apart = np.abs(earliest - found.evaluated.time)
         is_first = came & again & (apart <= 2 * (t1 - float(shared.t0)) / N_SCAN)
         code = np.where(is_first | (code > 0), code, NOT_STOPPED)
-    with np.errstate(over="ignore"):
-        cost = np.sum(found.evaluated.residual**2, axis=1)
-    cost = np.where((code == 0) & np.isfinite(cost), cost, np.inf)
+    cost = limits.costs(found.evaluated, code)
     return Round(shots, found.point, found.evaluated, code, cost, found.iterations)
 
 
 def _moved(best: Round, shots: Shot, deviations: np.ndarray, rng) -> Shot:
-    """As many lanes as there were, about the best ones."""
+    """As many lanes as there were, some about the best ones, the others anew."""
     few = np.argsort(best.cost, kind="stable")[:BEST]
-    parents = few[rng.integers(0, len(few), len(shots.step))]
-    parts = 10 ** rng.uniform(NEAR, FAR, (len(parents), 1))
-    away = parts * deviations * rng.normal(size=(len(parents), len(deviations)))
-    lanes = jax.tree.map(lambda leaf: np.asarray(leaf)[parents], best.shots)
-    return lanes._replace(step=(best.step[parents] + away).astype(best.step.dtype))
+    n = len(shots.step)
+    parents = few[rng.integers(0, len(few), n)]
+    parts = 10 ** rng.uniform(NEAR, FAR, (n, 1))
+    normal = rng.normal(size=(n, len(deviations)))
+    near = jax.tree.map(lambda leaf: np.asarray(leaf)[parents], best.shots)
+    near = near._replace(step=best.step[parents] + parts * deviations * normal)
+    far = shots._replace(step=deviations * normal)
+    # The best may all lie in valleys that lead nowhere.
+    anew = rng.random(n) < ANEW
+    lanes = jax.tree.map(lambda one, other: _either(anew, one, other), far, near)
+    return lanes._replace(step=lanes.step.astype(best.step.dtype))
+
+
+def _either(chosen: np.ndarray, one: Any, other: Any) -> np.ndarray:
+    """Of each lane the one where it is chosen, and else the other."""
+    return np.where(chosen.reshape(-1, *[1] * (np.ndim(one) - 1)), one, other)
 
 
 def _best_of(old: Round, new: Round) -> Round:
@@ -330,7 +354,7 @@ def _deviations(aim: Aim, spread: Mapping[str, float] | None) -> np.ndarray:
     return np.asarray(sds + [scale["t1"]] * aim.free_time)
 
 
-def _improved(shared: Given, shots: Shot, aim: Aim, tolerance: float, max_iterations: int, bar):
+def _improved(shared: Given, shots: Shot, aim: Aim, limits: Limits, bar):
     n = shots.step.shape[1]
     largest = np.full(n, np.inf)
     if aim.free is not None:
@@ -355,11 +379,9 @@ def _improved(shared: Given, shots: Shot, aim: Aim, tolerance: float, max_iterat
 
     def merit(landed, price):
         del price
-        with np.errstate(over="ignore"):
-            cost = np.sum(landed.residual**2, axis=1)
-        fine = (landed.code == 0) & np.isfinite(cost)
+        cost = limits.costs(landed, landed.code)
         # What is zero to round-off is not improved further.
-        return np.where(fine, np.where(cost <= (1e-3 * tolerance) ** 2, 0.0, cost), np.inf)
+        return np.where(cost <= (1e-3 * limits.tolerance) ** 2, 0.0, cost)
 
     def report(number, merit):
         del number, merit
@@ -371,7 +393,7 @@ def _improved(shared: Given, shots: Shot, aim: Aim, tolerance: float, max_iterat
         evaluate,
         improve,
         merit,
-        max_iterations=max_iterations,
+        max_iterations=limits.max_iterations,
         tolerance=1e-6,
         report=report,
     )
@@ -385,15 +407,16 @@ def _till_end(shots: Shot, steps: np.ndarray, t1: float) -> Shot:
     return shots._replace(t1=np.full_like(shots.t1, t1), step=steps)
 
 
-def _shots(shared: Given, aim: Aim, found: Round, tolerance: float, max_iterations: int) -> Shots:
+def _shots(shared: Given, aim: Aim, found: Round, limits: Limits) -> Shots:
     """All lanes of a round."""
     landed, code = found.landed, found.code
     codes = np.full(code.shape, code_of(RESULTS.successful), np.int32)
-    unsolved = ~_solved(found.cost, tolerance)
+    unsolved = ~_solved(found.cost, limits.tolerance)
     conditions = (
         (unsolved, RESULTS.stalled),
-        (unsolved & (found.iterations >= max_iterations), RESULTS.max_iterations_reached),
+        (unsolved & (found.iterations >= limits.max_iterations), RESULTS.max_iterations_reached),
         (~np.isfinite(found.cost), RESULTS.residual_not_finite),
+        (~limits.allow(landed), RESULTS.other_impacts),
         (code == NOT_STOPPED, RESULTS.event_missed),
         (code > 0, RESULTS.simulation_failed),
     )

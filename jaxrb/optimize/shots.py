@@ -10,8 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from .._validate import positive_count, positive_number
 from ..bodies import State
-from ..simulate import SaveAt, StopAfter, World, simulate
+from ..simulate import SaveAt, StopAfter, StopWhen, World, simulate
 from ..simulate.method import AbstractMethod
 from .flow_map import value_and_jacobian
 from .lanes import in_lanes
@@ -86,6 +87,51 @@ class Given(NamedTuple):
     residual: Any
     condition: Any  # of `StopWhen`, another residual; None without
     args: Any
+
+
+class Limits(NamedTuple):
+    """When a start is done; see `shoot`."""
+
+    tolerance: float
+    max_iterations: int
+    impacts: tuple[int, ...] | None
+
+    def allow(self, landed: Landed) -> np.ndarray:
+        """Of which lanes there are as many impacts as there may be."""
+        if self.impacts is None:
+            return np.ones(np.shape(landed.impacts), bool)
+        return np.isin(landed.impacts, self.impacts)
+
+    def costs(self, landed: Landed, code: np.ndarray) -> np.ndarray:
+        """The sum of the squares of each residual; infinite where it does not count."""
+        with np.errstate(over="ignore"):
+            cost = np.sum(landed.residual**2, axis=1)
+        return np.where((code == 0) & np.isfinite(cost) & self.allow(landed), cost, np.inf)
+
+    @staticmethod
+    def of(tolerance, max_iterations, impacts, stop: StopAfter | StopWhen | None) -> Limits:
+        """Those of arguments of `shoot`.
+
+        Raises:
+            ValueError: if they are none.
+        """
+        positive_number(tolerance, "tolerance")
+        positive_count(max_iterations, "max_iterations")
+        if impacts is None:
+            return Limits(tolerance, max_iterations, None)
+        if isinstance(stop, StopAfter):
+            raise ValueError("shoot: impacts are counted until t1: leave them out with StopAfter.")
+        counts = np.asarray(impacts)
+        if (
+            counts.ndim != 1
+            or not counts.size
+            or counts.dtype.kind not in "iu"
+            or (counts < 0).any()
+        ):
+            raise ValueError(
+                f"shoot: impacts must be some whole numbers, as (2, 3); got {impacts!r}."
+            )
+        return Limits(tolerance, max_iterations, tuple(counts.tolist()))
 
 
 # The code of a motion in which the event to stop at did not come.

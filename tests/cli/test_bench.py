@@ -23,6 +23,7 @@ from jaxrb.bench import (
     page,
     parts,
     peers,
+    throws,
 )
 from jaxrb.bench.timing import Quantiles, fastest_of, round_robin
 
@@ -164,6 +165,16 @@ def test_flights(measured, monkeypatch):
             assert min(row["rate"], row["impacts"], *spread(row), row["evaluations"]) > 0
             assert row["most_evaluations"] >= row["evaluations"]
             assert row["failed"] == 0
+
+
+@pytest.mark.long
+def test_throws(measured, monkeypatch):
+    monkeypatch.setattr(throws, "N_GOALS", 2)
+    found, _ = measured("throws", "--batches", "32", "--scenes", "any")
+    assert set(found) == {"1", "2", throws.ALL}
+    for (row,) in found.values():
+        assert row["miss"] < 1e-8 and row["seconds"] > 0 and row["rounds"] >= 1
+    assert found[throws.ALL][0]["solved"] == 2
 
 
 @pytest.mark.slow

@@ -38,6 +38,15 @@ class Target(eqx.Module):
         return state.position[0] - self.place
 
 
+class Height(eqx.Module):
+    """The height of the ball over one that is wanted."""
+
+    wanted: float = eqx.field(static=True)
+
+    def __call__(self, state):
+        return state.position[0, 2:] - self.wanted
+
+
 def target(x, y, z):
     return Target(jnp.array([x, y, z]))
 
@@ -69,6 +78,27 @@ def test_a_throw_reaches_a_place_after_a_bounce():
     )
     np.testing.assert_allclose(sol.end.velocity[0, 2], w, rtol=1e-8)
     assert "8 starts" in str(sol) and "successful" in str(sol)
+
+
+@pytest.mark.slow
+def test_the_number_of_impacts_may_be_given():
+    """Straight up and down the place lies on the way of throws with none, one and two impacts."""
+    mask = MASK & (np.arange(12) == 8)
+    sols = {n: shot(Height(0.6), free=mask, starts=64, impacts=(n,), t1=1.4) for n in (1, 2)}
+    for n, sol in sols.items():
+        assert sol.result == ro.RESULTS.successful and int(sol.impacts) == n
+        done = np.asarray(sol.all.result == ro.RESULTS.successful)
+        assert (np.asarray(sol.all.impacts)[done] == n).all()
+    w = float(sols[1].state.velocity[0, 2])
+    np.testing.assert_allclose(after_one_bounce(w, 1.0, 1.4)[0], 0.6, rtol=1e-8)
+    # Thereafter the ball flies for 2 E times as long as before, less its start in mid-air.
+    w = float(sols[2].state.velocity[0, 2])
+    landing = np.sqrt(w**2 + 2 * G)
+    tau = 1.4 - (w + landing) / G - 2 * E * landing / G
+    height = RADIUS + E**2 * landing * tau - G * tau**2 / 2
+    np.testing.assert_allclose(height, 0.6, rtol=1e-8)
+    never = shot(Height(0.6), free=mask, impacts=(40,), rounds=2)
+    assert never.result == ro.RESULTS.other_impacts and np.isinf(never.cost)
 
 
 @pytest.mark.slow
@@ -179,6 +209,10 @@ def test_bad_input():
         shot(free=np.ones(3, bool))
     with pytest.raises(ValueError, match="spread must name some of"):
         shot(spread={"speed": 1.0})
+    with pytest.raises(ValueError, match="impacts must be some whole numbers"):
+        shot(impacts=(0.5,))
+    with pytest.raises(ValueError, match="leave them out with StopAfter"):
+        shot(impacts=(2,), stop=rb.StopAfter(impacts=2))
     with pytest.raises(ValueError, match='leave out "t1"'):
         shot(free=("velocity", "t1"), stop=rb.StopWhen(lambda t, state: t))
     with pytest.raises(ValueError, match="state must be a State"):
