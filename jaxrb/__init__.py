@@ -24,6 +24,7 @@ from .bodies import (
     Hinge as Hinge,
     Motor as Motor,
     Pin as Pin,
+    Planar as Planar,
     PoseTracking as PoseTracking,
     QuadrotorTracking as QuadrotorTracking,
     RigidBody as RigidBody,

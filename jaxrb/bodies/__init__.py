@@ -25,6 +25,7 @@ from .joints import (
     Gimbal as Gimbal,
     Hinge as Hinge,
     Pin as Pin,
+    Planar as Planar,
     Slider as Slider,
     Universal as Universal,
     Weld as Weld,

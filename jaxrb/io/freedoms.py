@@ -22,16 +22,20 @@ def freedom(mujoco: Any, model: Any, joints: range) -> str | None:
 
     Three hinges whose axes meet in a point, each axis perpendicular to the next, leave all
     rotations free. Two whose axes are not parallel are a universal joint. Three slides along
-    independent axes before a ball joint, or before such hinges, leave everything free.
+    independent axes before a ball joint, or before such hinges, leave everything free. Two slides,
+    alone or before a hinge, all along perpendicular axes, are the motion in a plane.
 
     Returns:
-        "free", "ball", "hinge", "slide" or "universal"; None if it is none of these.
+        "free", "ball", "hinge", "slide", "universal" or "planar"; None if it is none of these.
     """
     kinds = kinds_of(mujoco, model, joints)
     if len(kinds) == 1:
         return kinds[0]
     slides = kinds.count("slide")
     axes = np.array(model.jnt_axis[joints.start : joints.stop])
+    if kinds in (["slide"] * 2, ["slide"] * 2 + ["hinge"]):
+        square = np.abs(axes @ axes.T - np.eye(len(axes))).max() < _PERPENDICULAR
+        return "planar" if square else None
     turning = _turning(model, kinds[slides:], joints[slides:], axes[slides:])
     if slides == 0:
         return turning

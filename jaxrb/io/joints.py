@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy.spatial.transform import Rotation
 
-from ..bodies import AbstractJoint, Gimbal, Hinge, Pin, Slider, Universal
+from ..bodies import AbstractJoint, Gimbal, Hinge, Pin, Planar, Slider, Universal
 from ..bodies.joints.gimbal import turns_back
 from .freedoms import kinds_of
 from .report import Losses
@@ -164,7 +164,38 @@ def _slide(site: _Site) -> NamedJoint:
     return NamedJoint(site.name, joint, tuple(site.group.joints))
 
 
-_MAKERS = {"ball": _ball, "universal": _universal, "hinge": _hinge, "slide": _slide}
+def _planar(site: _Site) -> NamedJoint:
+    """Two slides, and a hinge after them if there is one."""
+    joints, axes, starts, seat = site.group.joints, site.axes(), site.starts(), site.seat
+    acting = [
+        _along(site, number, kind)
+        for number, kind in enumerate(kinds_of(site.mujoco, site.model, joints))
+    ]
+    # The displaced point is that about which the hinge turns.
+    point, back = site.group.inertial.center, Rotation.identity()
+    if len(joints) == 3:
+        point, back = site.vector("jnt_pos", 2), Rotation.from_rotvec(-starts[2] * axes[2])
+    joint = Planar(
+        site.body,
+        back.inv().apply(axes),  # where the angle is zero
+        point - site.group.inertial.center,
+        site.group.carrier,
+        seat.point(point - starts[:2] @ axes[:2]),
+        reference=_quaternion(seat.turn * back),
+        limits=[own["limits"] for own in acting],
+        rest_coordinates=site.rests(),
+        **{name: [own[name] for own in acting] for name in _ACTING},
+    )
+    return NamedJoint(site.name, joint, tuple(joints))
+
+
+_MAKERS = {
+    "ball": _ball,
+    "universal": _universal,
+    "hinge": _hinge,
+    "slide": _slide,
+    "planar": _planar,
+}
 
 
 def _quaternion(turn: Rotation) -> np.ndarray:

@@ -115,8 +115,9 @@ def load_model(
       become part of it. A `ball` joint is a `Pin`, a `hinge` a `Hinge` and a `slide` a `Slider` to
       the world or between bodies, whose coordinates are MuJoCo's qpos (angles up to full turns). Of
       several joints of one body are known: two hinges whose axes are not parallel, a `Universal`;
-      three whose axes meet, each perpendicular to the next, a `Gimbal`; and three slides before a
-      ball joint, or such hinges: free. With `ref`, the angles of several hinges are those from the
+      three whose axes meet, each perpendicular to the next, a `Gimbal`; two slides, alone or
+      before a hinge, all along perpendicular axes, a `Planar`; and three slides before a ball
+      joint, or such hinges: free. With `ref`, the angles of several hinges are those from the
       initial pose.
     - Of a hinge or slide, `range` makes limits, `stiffness` and `springref` a spring, `damping` a
       damper, `frictionloss` dry friction and `armature` a rotor. What acts in other joints is not

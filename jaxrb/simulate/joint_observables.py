@@ -13,8 +13,8 @@ from .world import World
 
 
 def joint_coordinates(world: World, state: State) -> Float[Array, " n_coordinates"]:
-    """The angles of hinges, universal joints and gimbals [rad] and displacements of sliders [m], in
-    the order of `World.joints`.
+    """The angles of hinges, universal joints and gimbals [rad], displacements of sliders [m], and
+    displacements and angles of planar joints, in the order of `World.joints`.
 
     Full turns are not known: an angle lies in (-pi, pi], or within half a turn of the middle of its
     limits. The second angle of a gimbal turns back at two places: see `Gimbal`.
@@ -23,8 +23,8 @@ def joint_coordinates(world: World, state: State) -> Float[Array, " n_coordinate
         world, state: the bodies and where they are.
 
     Returns:
-        One number for each `Hinge` and `Slider`, two for a `Universal` and three for a `Gimbal`, in
-        their order; other joints have none.
+        One number for each `Hinge` and `Slider`, two for a `Universal`, three for a `Gimbal` and
+        one for each axis of a `Planar`, in their order; other joints have none.
     """
     coordinates = JointCoordinates.of(world.joints, state.position.dtype)
     if coordinates is None:

@@ -31,7 +31,7 @@ class World(eqx.Module):
         obstacles: shapes in the world's frame, immovable, or `Moving`; every body can hit every
             one of them. Any solid, half-space or cavity (`Complement`, `Difference`) whose gap to
             the bodies can be computed.
-        joints: any number of `Pin`, `Hinge`, `Universal`, `Gimbal`, `Slider`, `Weld` and
+        joints: any number of `Pin`, `Hinge`, `Universal`, `Gimbal`, `Slider`, `Planar`, `Weld` and
             `Distance`, between bodies and to the world. A flow by itself knows worlds whose joints
             are pins to the world, at most one for each body; others need
             `EventDriven(..., on_zeno="rest")`, their default.

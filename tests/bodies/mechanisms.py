@@ -47,6 +47,8 @@ def every_joint(state):
         rb.Universal.at(state, 1, ((0.0, 0.0, 1.0), axis), point, second_point=(0.1, 0.4, 0.2)),
         rb.Gimbal.at(state, 1, np.roll(np.eye(3), 1, axis=0), point, 0),
         rb.Gimbal.at(state, 2, np.eye(3)[[0, 2, 1]], point),
+        rb.Planar.at(state, 1, np.eye(3)[[0, 2, 1]], point, 2),
+        rb.Planar.at(state, 0, ((1.0, 2.0, 0.0), (-2.0, 1.0, 0.0)), point),
     ]
 
 

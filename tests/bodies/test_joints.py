@@ -64,13 +64,16 @@ def test_rates_are_derivatives_along_the_motion(size):
 def test_the_number_and_rank_of_rows():
     counts = {"Pin": 3, "Hinge": 5, "Slider": 5, "Weld": 6, "Distance": 1}
     counts |= {"Universal": 4, "Gimbal": 3}
+    expected = []
     for joint in JOINTS:
         rows, phase, _ = mechanism([joint], STATE)
-        assert rows.n_rows == counts[type(joint).__name__]
+        in_plane = isinstance(joint, rb.Planar)
+        expected.append((3 if joint.turns else 4) if in_plane else counts[type(joint).__name__])
+        assert rows.n_rows == expected[-1]
         assert rank(rows.jacobian(phase), 3) == rows.n_rows
     rows = mechanism(JOINTS, STATE).rows
     found = np.bincount(rows.joints).tolist()
-    assert found == [counts[type(joint).__name__] for joint in JOINTS]
+    assert found == expected
 
 
 def test_a_four_bar_has_twenty_rows_of_rank_seventeen():
@@ -208,11 +211,13 @@ def test_half_a_turn_exactly():
 
 def test_coordinates_are_in_the_order_of_the_joints():
     world = rb.World(BODIES, joints=JOINTS)
-    np.testing.assert_allclose(rb.joint_coordinates(world, STATE), np.zeros(14), atol=1e-14)
+    np.testing.assert_allclose(rb.joint_coordinates(world, STATE), np.zeros(19), atol=1e-14)
     rows, phase, inertial = mechanism(JOINTS, STATE)
     several = (10, 10, 11, 11, 12, 12, 12, 13, 13, 13)
-    assert rows.coordinates.joints == (2, 5, 0, 6, *several)
-    expected = rows.coordinates.rate(phase, inertial)[np.array([2, 0, 1, *range(3, 14)])]
+    in_plane = (14, 14, 15, 15)
+    assert rows.coordinates.joints == (2, 5, 14, 0, 6, *in_plane, *several)
+    order = np.array([3, 0, 1, 4, *range(9, 19), 5, 6, 2, 7, 8])
+    expected = rows.coordinates.rate(phase, inertial)[order]
     np.testing.assert_allclose(rb.joint_velocities(world, STATE), expected, atol=1e-14)
     none = rb.World(BODIES)
     assert rb.joint_coordinates(none, STATE).shape == rb.joint_velocities(none, STATE).shape == (0,)
@@ -384,7 +389,7 @@ def test_joined_bodies_do_not_hit_each_other_by_default():
 def test_worlds_name_their_joints():
     world = rb.World(BODIES, joints=JOINTS)
     expected = "joints: 2 Slider, 2 Pin, 2 Hinge, 2 Weld, 2 Distance"
-    assert expected in repr(world)
+    assert expected in repr(world) and "2 Planar" in repr(world)
     assert repr(rb.Pin(0, Y)) == "Pin(body=0, anchor=[0, 1, 0], other=None, point=[0, 0, 0])"
     assert world.pins == (None, None, None)
     pin = rb.Pin(1, (0, 0, 1.0))
@@ -469,6 +474,16 @@ def driven(motor):
         (lambda: rb.Motor((0, 0), (1.0, 1.0), axis=(1, 1)), r"hold each axis of a joint once"),
         (lambda: driven(rb.Motor(0, 1.0)), r"Motor.axis must say which of the 2 coordinates"),
         (lambda: driven(rb.Motor(0, 1.0, axis=2)), r"a Universal, has no coordinate 2; it has 2"),
+        (lambda: rb.Planar(0, [Y, Y]), r"Planar.axes must be perpendicular"),
+        (lambda: rb.Planar(0, Y), r"Planar.axes must be given for 3 axes|Planar.axes\[0\]"),
+        (
+            lambda: rb.Planar(0, np.eye(3), limits=((0, 9), None, (0, 9))),
+            r"Planar.limits must be less than a turn apart",
+        ),
+        (
+            lambda: rb.Planar(0, np.eye(3), rest_coordinates=1.0),
+            r"Planar.rest_coordinates must have shape \(3,\)",
+        ),
         (lambda: rb.Universal(0, np.eye(3)), r"Universal.axes must be given for 2 axes"),
         (lambda: rb.Universal(0, [Y, Y]), r"Universal.axes must be two axes that are not parallel"),
         (lambda: rb.Universal(0, TWO_AXES, limits=((0, 1), (1, 0))), r"Universal.limits\[1\] must"),

@@ -77,6 +77,7 @@ def test_worlds(tmp_path):
         joints=[
             rb.Universal(0, np.eye(3)[:2], limits=(None, (-1.0, 1.0)), stiffness=(0, 1.0)),
             rb.Gimbal(1, np.eye(3), other=0, friction=0.1),
+            rb.Planar(1, np.eye(3), limits=(None, (0.0, 9.0), None)),
         ],
         forces=[rb.Motor((0, 1), (1.0, 2.0), axis=(1, 2))],
     )

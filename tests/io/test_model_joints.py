@@ -39,6 +39,11 @@ MODELS = {
     f"{GIMBAL.replace('g', 'h')}{BOX}</body></body>",
     "free by six joints": f'<body pos="1 0 1" euler="0 30 0">{SLIDES}{GIMBAL}{BOX}</body>'
     f'<body pos="1 2 1" euler="0 30 0">{SLIDES}<joint type="ball"/>{BOX}</body>',
+    "in a plane": f'<body pos="1 0 1" euler="0 30 10"><joint name="rz" type="slide" axis="0 0 2" '
+    f'ref="1.2"/><joint name="rx" type="slide" axis="1 0 0"/><joint name="ry" axis="0 1 0" '
+    f'pos=".1 0 .2" ref="25"/>{BOX}<body pos="0 .3 0" euler="5 6 7"><joint name="dx" type="slide" '
+    f'axis="1 0 0"/><joint name="dy" type="slide" axis="0 1 0" ref=".3"/>{BOX}<body pos="0 0 -.5">'
+    f'<joint name="knee" axis="0 1 0"/>{BALL_GEOM}</body></body></body>',
     "tree": f'<body pos="0 0 1"><freejoint/>{BOX}'
     + "".join(
         f'<body pos="{x} {y} 0" euler="0 {30 * x} 0"><joint name="hip{x}{y}" axis="0 1 0"/>{BOX}'

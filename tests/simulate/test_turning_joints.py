@@ -1,4 +1,5 @@
-"""Motions of universal joints and gimbals, against the equations of Lagrange in their angles."""
+"""Motions of universal joints, gimbals and planar joints, against the equations of Lagrange in
+their coordinates."""
 
 from functools import partial
 
@@ -82,6 +83,14 @@ class Lagrange:
         return rb.State(center[None], quaternion[None], velocity[None], spin[None])
 
 
+class LagrangeInPlane(Lagrange):
+    """A body that moves along two axes and turns about a third one."""
+
+    def pose(self, q):
+        rotation = turn(self.axes[2], q[2])
+        return q[:2] @ self.axes[:2] + rotation @ CENTER, rotation
+
+
 def world(joint, n):
     body = rb.RigidBody(rb.Sphere(0.1), mass=MASS, inertia=INERTIA)
     motor = rb.Motor((0,) * n, TORQUE[:n], axis=tuple(range(n)))
@@ -89,23 +98,25 @@ def world(joint, n):
 
 
 @pytest.mark.parametrize(
-    ("kind", "axes", "offset"),
+    ("kind", "exact"),
     [
-        (rb.Gimbal, AXES, jnp.zeros(3)),
-        (partial(rb.Universal, offset=OFFSET), ASKEW, OFFSET),
+        (rb.Gimbal, Lagrange(AXES, jnp.zeros(3))),
+        (partial(rb.Universal, offset=OFFSET), Lagrange(ASKEW, OFFSET)),
+        (rb.Planar, LagrangeInPlane(AXES, jnp.zeros(3))),
     ],
-    ids=["gimbal", "universal joint"],
+    ids=["gimbal", "universal joint", "planar joint"],
 )
-def test_springs_dampers_and_motors(kind, axes, offset):
+def test_springs_dampers_and_motors(kind, exact):
     """With the order of the steps, 2; axes of two hinges that neither meet nor are square."""
-    exact, n = Lagrange(axes, offset), len(axes)
+    axes, n = exact.axes, exact.n
+    rests = "rest_coordinates" if kind is rb.Planar else "rest_angles"
     joint = kind(
         0,
         axes,
         -CENTER,
         stiffness=STIFFNESS[:n],
-        rest_angles=REST[:n],
         damping=DAMPING[:n],
+        **{rests: REST[:n]},
     )
     jointed, start, t1 = world(joint, n), exact.state(), 0.6
     np.testing.assert_allclose(rb.joint_coordinates(jointed, start), START[:n], atol=1e-14)
@@ -171,3 +182,36 @@ def test_derivatives_by_limits_and_torques():
     np.testing.assert_allclose(derivative, expected, atol=1e-8)
     np.testing.assert_allclose(derivative[1], [1.0, 0.0, 0.0], atol=1e-12)
     assert np.abs(derivative[0]).max() > 0.1
+
+
+@pytest.mark.long
+def test_a_planar_joint_slides_and_stops():
+    """It falls on the limit of one axis, and dry friction slows it along another: both are exact,
+    and so are the derivatives."""
+    limit, friction, t1 = 0.5, 2.0, 0.8
+
+    @jax.jit
+    def end(limit, friction):
+        body = rb.RigidBody(rb.Sphere(0.1), mass=MASS)
+        joint = rb.Planar(
+            0,
+            ((0.0, 0.0, 1.0), (1.0, 0.0, 0.0)),
+            limits=(jnp.stack([-limit, limit]), None),
+            friction=jnp.stack([0.0 * friction, friction]),
+        )
+        jointed = rb.World([body], joints=[joint], gravity=(0.0, 0.0, -G))
+        start = rb.State(
+            jnp.zeros((1, 3)), jnp.eye(1, 4), jnp.array([[2.0, 0.0, 0.0]]), jnp.zeros((1, 3))
+        )
+        save = rb.SaveAt(final=True, impacts=4)
+        sol = rb.simulate(jointed, start, rb.LGVCI(0.01), t1, save=save)
+        return sol.final.position[0], (sol.impacts.count, sol.impacts.time[0])
+
+    position, (count, time) = end(limit, friction)
+    assert int(count) == 1
+    np.testing.assert_allclose(time, np.sqrt(2 * limit / G), rtol=1e-12)
+    along = 2.0 * t1 - friction / MASS * t1**2 / 2
+    np.testing.assert_allclose(position, [along, 0.0, -limit], atol=1e-10)
+    jacobian = jax.jacfwd(end, (0, 1), has_aux=True)(limit, friction)[0]
+    np.testing.assert_allclose(jacobian[0], [0.0, 0.0, -1.0], atol=1e-8)
+    np.testing.assert_allclose(jacobian[1], [-(t1**2) / MASS / 2, 0.0, 0.0], atol=1e-8)

@@ -39,6 +39,7 @@ PIN = rb.Pin.at(AT_REST, 1, (0.4, 0, 0), 0)
 HINGE = rb.Hinge.at(AT_REST, 1, Y, (0.5, 0, 0), 0)
 SLIDER = rb.Slider.at(AT_REST, 1, Z, (1.0, 0, 0), 0)
 UNIVERSAL = rb.Universal.at(AT_REST, 1, (Y, Z), (1.0, 0, 0), 0)
+PLANAR = rb.Planar.at(AT_REST, 1, ((1.0, 0, 0), Y, Z), (1.0, 0, 0), 0)
 DISTANCE = rb.Distance.at(AT_REST, 1, (1.0, 0, 0), (0, 0, 0), 0)
 WELD = rb.Weld.at(AT_REST, 1, 0)
 APART = start(position=[[0.0, 0, 0], [1.03, 0, 0]])
@@ -51,6 +52,13 @@ APART = start(position=[[0.0, 0, 0], [1.03, 0, 0]])
         (DISTANCE, APART, f"Distance between {BOTH}, is off by 0.03 m"),
         (SLIDER, tilted(0.3, Z), f"Slider between {BOTH}, is off by 0.3 rad"),
         (UNIVERSAL, tilted(0.2, (1.0, 0, 0)), f"Universal between {BOTH}, is off by 0.2 rad"),
+        (PLANAR, tilted(0.2, (1.0, 0, 0)), f"Planar between {BOTH}, is off by 0.2 rad"),
+        (
+            PLANAR,
+            start(position=[[0.0, 0, 0], [1.5, 0.3, 0.03]]),
+            f"Planar between {BOTH}, is off by 0.03 m",
+        ),
+        (PLANAR, moving(velocity=(3.0, 2.0, 0.4)), "Planar .* moves off at 0.4 m/s"),
         (WELD, tilted(2.5, Z), f"Weld between {BOTH}, is off by 2.5 rad"),
         # Its violation is zero again at half a turn.
         (

@@ -36,9 +36,9 @@ class Motor(AbstractLoad):
 
     Attributes:
         joint: index in `World.joints`, or a tuple of several.
-        axis: of a `Universal` or a `Gimbal` which of its angles is driven, from 0; of several
-            joints a tuple, in which a joint may occur once for each of its angles. None: joints
-            have one coordinate each.
+        axis: of a `Universal`, a `Gimbal` or a `Planar` which of its coordinates is driven, from
+            0; of several joints a tuple, in which a joint may occur once for each of its
+            coordinates. None: joints have one coordinate each.
         torque: [N m], of sliders [N], shape (), or (n,) for n indices: numbers, or a control input
             that gives them, such as `PiecewiseLinear`, or a function of the time [s], the `State`
             and the args of `simulate`, written in JAX. The arrays that a function holds can be
@@ -150,7 +150,7 @@ class Motor(AbstractLoad):
             joint = joints[index]
             if not isinstance(joint, AbstractMovingJoint):
                 raise ValueError(
-                    f"Motor.joint must be a Hinge, a Slider, a Universal or a Gimbal; "
+                    f"Motor.joint must be a Hinge, a Slider, a Universal, a Gimbal or a Planar; "
                     f"World.joints[{index}] is a {type(joint).__name__}."
                 )
             if self.axis is None and joint.n_coordinates > 1:

@@ -9,6 +9,7 @@ from .distance import Distance as Distance
 from .gimbal import Gimbal as Gimbal
 from .hinge import Hinge as Hinge
 from .pin import Pin as Pin
+from .planar import Planar as Planar
 from .slider import Slider as Slider
 from .universal import Universal as Universal
 from .weld import Weld as Weld

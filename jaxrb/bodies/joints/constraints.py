@@ -32,6 +32,7 @@ from .frames import (
 from .gimbal import Gimbal
 from .hinge import Hinge
 from .pin import Pin
+from .planar import Planar
 from .slider import Slider
 from .universal import Universal
 from .weld import Weld
@@ -240,6 +241,29 @@ class SameLine(AbstractConstraint):
         )
 
 
+class SamePlane(AbstractConstraint):
+    """The anchor is in a plane of the other body: its separation along the normal of that."""
+
+    components = 1
+    ends: Ends
+    scale: Float[Array, " n_joints"]
+    normal: Vec3  # frame of the other body
+
+    @classmethod
+    def of(cls, joints, ends, scale):
+        return cls(ends, scale, _axes(joints, scale.dtype)[1])
+
+    def violation(self, phase):
+        pose = self.ends.pose(phase)
+        return (dot(self.normal, rotate_inverse(pose.other_turn, pose.separation)),)
+
+    def rows(self, phase):
+        pose = self.ends.pose(phase)
+        d = rotate_inverse(pose.other_turn, pose.separation)
+        normal = rotate(pose.other_turn, self.normal)
+        return (point_row(pose, normal, pose.other_arm + d),)
+
+
 class SameOrientation(AbstractConstraint):
     """The reference orientation is kept: 2 sin(angle / 2) along the axis of the rotation from it,
     body frame. It grows up to half a turn."""
@@ -293,16 +317,34 @@ class SameDistance(AbstractConstraint):
         return jnp.abs(norm(self.ends.pose(phase).separation) - self.length)
 
 
-# Each condition, and the joints that have it.
-CONSTRAINTS: tuple[tuple[type[AbstractConstraint], tuple[type[AbstractJoint], ...]], ...] = (
-    (SamePoint, (Pin, Hinge, Weld, Gimbal)),
-    (SameDirection, (Hinge,)),
-    (CarriedPoint, (Universal,)),
-    (SameAngle, (Universal,)),
-    (SameLine, (Slider,)),
-    (SameOrientation, (Slider, Weld)),
-    (SameDistance, (Distance,)),
+# In the order of the rows of a world.
+CONSTRAINTS: tuple[type[AbstractConstraint], ...] = (
+    SamePoint,
+    SameDirection,
+    CarriedPoint,
+    SameAngle,
+    SameLine,
+    SamePlane,
+    SameOrientation,
+    SameDistance,
 )
+
+_CONDITIONS: dict[type[AbstractJoint], tuple[type[AbstractConstraint], ...]] = {
+    Pin: (SamePoint,),
+    Gimbal: (SamePoint,),
+    Hinge: (SamePoint, SameDirection),
+    Weld: (SamePoint, SameOrientation),
+    Universal: (CarriedPoint, SameAngle),
+    Slider: (SameLine, SameOrientation),
+    Distance: (SameDistance,),
+}
+
+
+def conditions_of(joint: AbstractJoint) -> tuple[type[AbstractConstraint], ...]:
+    """What a joint holds."""
+    if isinstance(joint, Planar):
+        return SamePlane, SameDirection if joint.turns else SameOrientation
+    return _CONDITIONS[type(joint)]
 
 
 def _angle(a: Vec3, b: Vec3) -> Float[Array, " n_joints"]:

@@ -29,6 +29,11 @@ class Motion(NamedTuple):
         """What acts along it."""
         return self.joint.acting[self.axis]
 
+    @property
+    def direction(self) -> Float[Array, "3"]:
+        """Its axis, in the frame of the body."""
+        return self.joint.motion_axes[self.axis]
+
 
 class AbstractCoordinate(eqx.Module):
     """Coordinates of all joints of one kind; everything has the shape (n,).

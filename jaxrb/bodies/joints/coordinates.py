@@ -19,13 +19,15 @@ from .ends import Directions, Ends, point_row, turning_row
 from .frames import Frames, references, turned
 from .gimbal import Gimbal
 from .hinge import Hinge
+from .planar import Planar
 from .slider import Slider
 from .successive_angles import AnglesOfGimbals, AnglesOfUniversals
 from .universal import Universal
 
 
 class Angles(AbstractAngle):
-    """The angle of a hinge about its axis, by the twist about it of the relative rotation."""
+    """The angle of a hinge or a planar joint about its axis, by the twist about it of the relative
+    rotation."""
 
     ends: Ends
     axis: Vec3  # body frame
@@ -34,9 +36,9 @@ class Angles(AbstractAngle):
 
     @staticmethod
     def of(motions: Sequence[Motion], ends: Ends, dtype: DTypeLike) -> Angles:
-        """Those of hinges."""
+        """Those of hinges and planar joints."""
         joints = [motion.joint for motion in motions]
-        axis = Frames.of([axis for joint in joints for axis in joint.motion_axes], dtype).axis
+        axis = Frames.of([motion.direction for motion in motions], dtype).axis
         middle = Middle.of([motion.acting for motion in motions], dtype)
         return Angles(ends=ends, axis=axis, reference=references(joints, dtype), middle=middle)
 
@@ -62,7 +64,8 @@ class Angles(AbstractAngle):
 
 
 class Displacements(AbstractCoordinate):
-    """The displacement of a slider along its axis, which is fixed in the other body."""
+    """The displacement of a slider or a planar joint along an axis that is fixed in the other
+    body."""
 
     angular = False
     ends: Ends
@@ -70,9 +73,9 @@ class Displacements(AbstractCoordinate):
 
     @staticmethod
     def of(motions: Sequence[Motion], ends: Ends, dtype: DTypeLike) -> Displacements:
-        """Those of sliders."""
+        """Those of sliders and planar joints."""
         joints = [motion.joint for motion in motions]
-        axis = Frames.of([axis for joint in joints for axis in joint.motion_axes], dtype).axis
+        axis = Frames.of([motion.direction for motion in motions], dtype).axis
         return Displacements(ends, rotate(references(joints, dtype), axis))
 
     def value(self, phase):
@@ -91,8 +94,8 @@ class Displacements(AbstractCoordinate):
 class JointCoordinates(eqx.Module):
     """The coordinates of joints, and what acts along them; arrays of shape (n_coordinates,).
 
-    Units are those of angles and torques at hinges, universal joints and gimbals, and of lengths
-    and forces at sliders.
+    Units are those of angles and torques at hinges, universal joints and gimbals and about the
+    last axis of planar joints, and of lengths and forces at sliders and along the others.
 
     Attributes:
         parts: one for each kind of joint; in each the coordinates in their order.
@@ -143,8 +146,8 @@ class JointCoordinates(eqx.Module):
     ) -> JointCoordinates:
         """Some coordinates of joints, at least one."""
         parts, order = [], []
-        for kind, make in _KINDS:
-            own = [i for i, motion in enumerate(motions) if isinstance(motion.joint, kind)]
+        for is_one, make in _KINDS:
+            own = [i for i, motion in enumerate(motions) if is_one(motion)]
             if own:
                 of_kind = [motions[i] for i in own]
                 ends = Ends.of([(one.number, one.joint) for one in of_kind], place, dtype)
@@ -211,9 +214,20 @@ class JointCoordinates(eqx.Module):
         return self.directions(phase).rate(v, omega)
 
 
-_KINDS: tuple[tuple[type[AbstractMovingJoint], Callable[..., AbstractCoordinate]], ...] = (
-    (Hinge, Angles.of),
-    (Slider, Displacements.of),
-    (Universal, AnglesOfUniversals.of),
-    (Gimbal, AnglesOfGimbals.of),
+def _is_angle(motion: Motion) -> bool:
+    """Whether a coordinate is an angle about an axis that is fixed in both bodies."""
+    in_plane = isinstance(motion.joint, Planar) and motion.axis == 2
+    return in_plane or isinstance(motion.joint, Hinge)
+
+
+def _is_displacement(motion: Motion) -> bool:
+    in_plane = isinstance(motion.joint, Planar) and motion.axis < 2
+    return in_plane or isinstance(motion.joint, Slider)
+
+
+_KINDS: tuple[tuple[Callable[[Motion], bool], Callable[..., AbstractCoordinate]], ...] = (
+    (_is_angle, Angles.of),
+    (_is_displacement, Displacements.of),
+    (lambda motion: isinstance(motion.joint, Universal), AnglesOfUniversals.of),
+    (lambda motion: isinstance(motion.joint, Gimbal), AnglesOfGimbals.of),
 )

@@ -94,10 +94,11 @@ class Gimbal(AbstractTurningJoint):
             "Gimbal", body, anchor, other, other_anchor
         )
         numbers = (stiffness, damping, friction, armature)
-        own = turns("Gimbal", 3, axes, reference, limits, rest_angles, *numbers)
+        rests = {"rest_angles": rest_angles}
+        own = turns("Gimbal", 3, axes, reference, limits, rests, *numbers)
         self.axes, self.reference, self.limits = own.axes, own.reference, own.limits
         self.stiffness, self.damping, self.friction = own.stiffness, own.damping, own.friction
-        self.rest_angles, self.armature = own.rest_angles, own.armature
+        self.rest_angles, self.armature = own.rests, own.armature
         across = "three axes, the second one perpendicular to both others"
         require(self.axes, "Gimbal.axes", _perpendicular, across)
         self._check_second()

@@ -15,7 +15,7 @@ from ..incidence import Incidence
 from ..inertial import Inertial
 from ..phase import Phase
 from .base import AbstractJoint
-from .constraints import CONSTRAINTS, AbstractConstraint
+from .constraints import CONSTRAINTS, AbstractConstraint, conditions_of
 from .coordinate import Motion
 from .coordinates import JointCoordinates
 from .ends import Directions, Ends
@@ -26,7 +26,7 @@ class JointRows(eqx.Module):
     """The conditions that the joints of a world hold, as rows g = 0.
 
     A pin and a gimbal have 3 rows, a universal joint 4, a hinge and a slider 5, a weld 6, a
-    distance 1. Rows are sorted by conditions
+    distance 1, a planar joint 3, or 4 if it does not turn. Rows are sorted by conditions
     (`CONSTRAINTS`), by their components, and by joints, so that each formula stands in a program
     once for all joints; `joints` says whose they are.
 
@@ -66,8 +66,8 @@ class JointRows(eqx.Module):
         dtype = inertial.mass.dtype
         place = None if order is None else np.argsort(order)
         found = []
-        for condition, kinds in CONSTRAINTS:
-            own = [(i, joint) for i, joint in enumerate(joints) if isinstance(joint, kinds)]
+        for condition in CONSTRAINTS:
+            own = [(i, j) for i, j in enumerate(joints) if condition in conditions_of(j)]
             if own:
                 ends = Ends.of(own, place, dtype)
                 found.append(condition.of(own, ends, _scale(ends, inertial)))

@@ -1,7 +1,8 @@
-"""What joints that turn about several axes, one after the other, have in common."""
+"""What joints of several coordinates, as of turns about axes one after the other, share."""
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -15,24 +16,26 @@ from .base import AbstractMovingJoint, Acting, axis_vector, interval, part, refe
 from .placing import Place
 
 
-class AbstractTurningJoint(AbstractMovingJoint):
-    """A joint whose coordinates are angles about axes, one after the other.
+class AbstractAxesJoint(AbstractMovingJoint):
+    """A joint that leaves several motions free, each along or about an axis.
 
     Attributes:
-        axes: the body is turned from its reference orientation about the last of them first, and
-            about the first one last; body frame, of any length but zero, shape (n, 3).
-        limits: of each angle the least and greatest one, shape (2,), or None.
-        stiffness, damping, friction, armature: of each angle, or None.
-        rest_angles: of the springs [rad], shape (n,).
+        axes: where all coordinates are zero, body frame, of any length but zero, shape (n, 3).
+        limits: of each coordinate the least and greatest one, shape (2,), or None.
+        stiffness, damping, friction, armature: of each coordinate, or None.
     """
 
     axes: eqx.AbstractVar[Float[Array, "n 3"]]
     limits: eqx.AbstractVar[tuple[Float[Array, "2"] | None, ...]]
     stiffness: eqx.AbstractVar[tuple[Float[Array, ""] | None, ...]]
     damping: eqx.AbstractVar[tuple[Float[Array, ""] | None, ...]]
-    rest_angles: eqx.AbstractVar[Float[Array, " n"]]
     friction: eqx.AbstractVar[tuple[Float[Array, ""] | None, ...]]
     armature: eqx.AbstractVar[tuple[Float[Array, ""] | None, ...]]
+
+    @property
+    @abc.abstractmethod
+    def rests(self) -> Float[Array, " n"]:
+        """The coordinates at which springs are at rest."""
 
     @property
     def motion_axes(self) -> tuple[Float[Array, "3"], ...]:
@@ -41,18 +44,33 @@ class AbstractTurningJoint(AbstractMovingJoint):
     @property
     def acting(self) -> tuple[Acting, ...]:
         parts = (self.limits, self.stiffness, self.damping, self.friction, self.armature)
-        return tuple(Acting(*own) for own in zip(*parts, tuple(self.rest_angles), strict=True))
+        return tuple(Acting(*own) for own in zip(*parts, tuple(self.rests), strict=True))
+
+
+class AbstractTurningJoint(AbstractAxesJoint):
+    """A joint whose coordinates are angles about axes, one after the other: the body is turned
+    from its reference orientation about the last of them first, and about the first one last.
+
+    Attributes:
+        rest_angles: of the springs [rad], shape (n,).
+    """
+
+    rest_angles: eqx.AbstractVar[Float[Array, " n"]]
+
+    @property
+    def rests(self) -> Float[Array, " n"]:
+        return self.rest_angles
 
 
 class Turns(NamedTuple):
-    """The attributes of such a joint."""
+    """The attributes of a joint of several coordinates."""
 
     axes: Array
     reference: Array
     limits: tuple[Array | None, ...]
     stiffness: tuple[Array | None, ...]
     damping: tuple[Array | None, ...]
-    rest_angles: Array
+    rests: Array
     friction: tuple[Array | None, ...]
     armature: tuple[Array | None, ...]
 
@@ -63,13 +81,15 @@ def turns(
     axes: Any,
     reference: Any,
     limits: Any,
-    rest_angles: Any,
+    rests: dict[str, Any],
     stiffness: Any,
     damping: Any,
     friction: Any,
     armature: Any,
+    angles: Sequence[int] | None = None,
 ) -> Turns:
-    """The attributes of a joint that turns, checked.
+    """The attributes of a joint of several coordinates, checked: `rests` are those of springs, by
+    the name that the joint has for them, and `angles` says which are angles, by default all.
 
     Raises:
         ValueError: naming the argument of `kind` that is not understood.
@@ -78,13 +98,14 @@ def turns(
     pairs = (None,) * n_axes
     if limits is not None:
         pairs = _each(limits, f"{kind}.limits", n_axes, interval)
-    for pair in pairs:
-        if pair is not None:
+    for number, pair in enumerate(pairs):
+        if pair is not None and (angles is None or number in angles):
             within = lambda pair: pair[1] - pair[0] < 2 * np.pi  # noqa: E731
             require(pair, f"{kind}.limits", within, "less than a turn apart")
-    rest = np.zeros(n_axes) if rest_angles is None else rest_angles
-    rest = real_array(rest, f"{kind}.rest_angles", (n_axes,))
-    require(rest, f"{kind}.rest_angles", np.isfinite, "finite")
+    ((name, rest),) = rests.items()
+    rest = np.zeros(n_axes) if rest is None else rest
+    rest = real_array(rest, f"{kind}.{name}", (n_axes,))
+    require(rest, f"{kind}.{name}", np.isfinite, "finite")
     turn = reference_turn(kind, rows[0], None, reference)
     each = lambda value, name: _each(value, f"{kind}.{name}", n_axes, part, common=True)  # noqa: E731
     return Turns(

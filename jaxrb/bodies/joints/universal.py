@@ -95,10 +95,11 @@ class Universal(AbstractTurningJoint):
             "Universal", body, anchor, other, other_anchor
         )
         numbers = (stiffness, damping, friction, armature)
-        own = turns("Universal", 2, axes, reference, limits, rest_angles, *numbers)
+        rests = {"rest_angles": rest_angles}
+        own = turns("Universal", 2, axes, reference, limits, rests, *numbers)
         self.axes, self.reference, self.limits = own.axes, own.reference, own.limits
         self.stiffness, self.damping, self.friction = own.stiffness, own.damping, own.friction
-        self.rest_angles, self.armature = own.rest_angles, own.armature
+        self.rest_angles, self.armature = own.rests, own.armature
         self.offset = finite_vector(offset, "Universal.offset")
         require(self.axes, "Universal.axes", _not_parallel, "two axes that are not parallel")
 
