@@ -26,6 +26,8 @@ class Case:
         snapshots: times of a picture of the bodies [s]; none by default.
         steps: how many, unless others are asked for.
         lasting: whether contacts last where impacts accumulate.
+        args: makes what drives the motors, of `simulate`, in JAX's default dtype; a run with it is
+            flown in one piece.
         report: lines about the trajectory, from its times [s] and states.
         plot: draws what they are about, into axes of Matplotlib.
     """
@@ -38,5 +40,6 @@ class Case:
     snapshots: tuple[float, ...] = ()
     steps: int = 1000
     lasting: bool = False
+    args: Callable[[], Any] | None = None
     report: Callable[[np.ndarray, State], list[str]] | None = None
     plot: Callable[[np.ndarray, State, Any], None] | None = None

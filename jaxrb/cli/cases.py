@@ -26,6 +26,8 @@ from ..simulate import World
 from .case import Case as Case
 from .eulers_disc import EULERS_DISC
 from .lasting_cases import JOINED, LASTING
+from .quadruped import QUADRUPED
+from .rolling_balls import ROLLING_BALLS
 
 _HORIZONTAL = (0.0, 0.0, 1.0)
 
@@ -238,5 +240,5 @@ _COLLIDING = (
 )
 
 
-_OTHERS = (*_TURNING, *_COLLIDING, *LASTING, EULERS_DISC, *JOINED)
+_OTHERS = (*_TURNING, *_COLLIDING, *LASTING, EULERS_DISC, ROLLING_BALLS, *JOINED, QUADRUPED)
 DEMOS = CASES | {case.name: case for case in _OTHERS}

@@ -16,6 +16,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import jax
 import numpy as np
@@ -116,7 +117,9 @@ class Flight:
 def fly(case: Case, world: World, state: State, n_steps: int) -> Flight:
     """Flies a case for a number of steps, showing progress if there is more than one piece."""
     every = -(-n_steps // MOST_SAVES)
-    piece = every * max(1, PIECE // every)
+    # What drives motors over time does not begin again with each piece.
+    piece = every * max(1, PIECE // every) if case.args is None else n_steps
+    args = None if case.args is None else case.args()
     starts = range(0, n_steps, piece)
     programs = {}
     times, states, impacts = [], [], []
@@ -126,9 +129,9 @@ def fly(case: Case, world: World, state: State, n_steps: int) -> Flight:
         for start in starts:
             size = min(piece, n_steps - start)
             if size not in programs:
-                programs[size], seconds = _timed(_compile, case, world, state, size, every)
+                programs[size], seconds = _timed(_compile, case, world, state, args, size, every)
                 compile_time += seconds
-            sol, seconds = _timed(programs[size], world, state)
+            sol, seconds = _timed(programs[size], world, state, args)
             run_time += seconds
             # The first state of a piece is the last of the one before.
             kept = slice(0 if start == 0 else 1, None)
@@ -153,8 +156,8 @@ def fly(case: Case, world: World, state: State, n_steps: int) -> Flight:
     )
 
 
-def _compile(case: Case, world: World, state: State, n_steps: int, every: int):
-    """The program of a piece, a function of world and state."""
+def _compile(case: Case, world: World, state: State, args: Any, n_steps: int, every: int):
+    """The program of a piece, a function of world, state and args."""
     if case.lasting:  # before they last, bodies that come to rest bounce in every step
         capacity = 32 + n_steps
         method = EventDriven(case.flow, case.dt, on_zeno="rest")
@@ -163,10 +166,11 @@ def _compile(case: Case, world: World, state: State, n_steps: int, every: int):
         method = EventDriven(case.flow, case.dt, max_impacts=capacity)
     save = SaveAt(every=every, impacts=capacity, contacts=case.lasting)
 
-    def solve(world, state):
-        return simulate(world, state, method, t1=n_steps * case.dt, save=save, throw=False)
+    def solve(world, state, args):
+        t1 = n_steps * case.dt
+        return simulate(world, state, method, t1=t1, args=args, save=save, throw=False)
 
-    return jax.jit(solve).lower(world, state).compile()
+    return jax.jit(solve).lower(world, state, args).compile()
 
 
 def _join(*trees):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..bodies import Hinge, RigidBody, State
+from ..bodies import Hinge, Pin, RigidBody, State
 from ..impact import Coulomb
-from ..shapes import Box, ConvexPolyhedron, Ellipsoid, HalfSpace, Placed, Rounded, Sphere
-from ..simulate import PairLaw, World
+from ..shapes import Box, Capsule, ConvexPolyhedron, Ellipsoid, HalfSpace, Placed, Rounded, Sphere
+from ..simulate import PairLaw, World, joint_violations
 from .case import Case
 
 
@@ -283,7 +284,41 @@ def _four_bar() -> tuple[World, State]:
     return World(bodies, joints=joints, pairs=[]), state
 
 
+def _chain() -> tuple[World, State]:
+    """Eight links that hang from each other by pins, held at a slope and let go."""
+    n, length, tilt = 8, 0.15, 0.3
+    link = RigidBody(Capsule(0.012, length / 2 - 0.012), mass=0.1)
+    top, bottom = (0.0, 0.0, length / 2), (0.0, 0.0, -length / 2)
+    joints = [Pin(0, top), *(Pin(k, top, bottom, k - 1) for k in range(1, n))]
+    # The axis of a link, turned about y, points from its lower end to its upper one.
+    down = jnp.array([math.cos(tilt), 0.0, -math.sin(tilt)])
+    half = (math.pi / 2 - tilt) / 2
+    places = length * (jnp.arange(n) + 0.5)[:, None] * down
+    turn = jnp.tile(jnp.array([math.cos(half), 0.0, -math.sin(half), 0.0]), (n, 1))
+    still = jnp.zeros((n, 3))
+    return World([link] * n, joints=joints, pairs=[]), State(places, turn, still, still)
+
+
+def _report_of_chain(t: np.ndarray, states: State) -> list[str]:
+    world = _chain()[0]
+    off, rate = jax.vmap(lambda state: joint_violations(world, state))(states)
+    last = np.asarray(states.position)[:, -1]
+    return [
+        f"joints hold to |g| <= {np.max(off):.1e} m, in rate to {np.max(rate):.1e} m/s",
+        f"the last link comes down to {last[:, 2].min():.4f} m, at {t[last[:, 2].argmin()]:.3f} s",
+    ]
+
+
 JOINED = (
+    Case(
+        "chain",
+        "eight links on pins that swing",
+        _chain,
+        dt=0.005,
+        snapshots=(0.0, 0.15, 0.3, 0.45, 0.6, 0.7),
+        steps=300,
+        report=_report_of_chain,
+    ),
     Case(
         "double-pendulum",
         "two rods that hang from each other, let go above",

@@ -63,8 +63,8 @@ def displaced_by(
     slip = slip / time - 0.5 * (rows.drift + after.drift)
     opened = after.gap - jnp.minimum(rows.gap, 0.0) if scene.sinks else after.gap
     moved = jnp.concatenate([(opened / time)[None], slip[1:]])
-    moved = Impulse(moved, scene.joints_moved(phase, step.phase, time))
-    rotors = scene.rotors_moved(phase, step.phase, time)
+    moved = Impulse(moved, scene.joints_moved(phase, begun, step.phase, time))
+    rotors = scene.rotors_moved(begun, step.phase, time)
     before = problem.contact_velocity(problem.free) - rows.drift
     # What slips by no more than problems are solved to sticks, and has no direction of slip.
     speeds = jnp.where(held[None], before, 0.0), momentum[:3] / problem.mass[None]

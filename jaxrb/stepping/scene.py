@@ -216,12 +216,12 @@ class Scene(eqx.Module):
         parts = [jnp.broadcast_to(jnp.asarray(x, dtype), (n,)) for x, n in counts if n]
         return jnp.concatenate(parts) if parts else jnp.zeros(0, dtype)
 
-    def joints_moved(self, start: Phase, end: Phase, time) -> Float[Array, " n_rows"]:
+    def joints_moved(self, start: Phase, begun: Phase, end: Phase, time) -> Float[Array, " n_rows"]:
         """What the equations of joints at the start of a flight are of, as velocities [m/s]: the
         violation at its end, the mean speed of rotors less that at the start, and that of dampers.
 
         Args:
-            start: of the flight, before the impulses there.
+            start, begun: of the flight, before the impulses there and after them.
             end: of the flight.
             time: its duration [s].
         """
@@ -230,16 +230,29 @@ class Scene(eqx.Module):
         of_rotors = of_dampers = 0.0
         if self.rotors is not None:
             speed = self.rotors.speed(start, self.dynamics.inertial)
-            of_rotors = self.rotors.travel(start, end) / time - speed
+            of_rotors = self._rotor_speed(begun, end, time) - speed
         if self.damping is not None:
             of_dampers = self.damping.travel(start, end) / time
         return self.along_joint_rows(self.joints.violation(end) / time, of_rotors, of_dampers)
 
-    def rotors_moved(self, start: Phase, end: Phase, time) -> Float[Array, " n_rows"]:
+    def rotors_moved(self, begun: Phase, end: Phase, time) -> Float[Array, " n_rows"]:
         """The mean speed of rotors in a flight, and nothing of other rows of joints [m/s]."""
         if self.rotors is None:
             return self.along_joint_rows()
-        return self.along_joint_rows(of_rotors=self.rotors.travel(start, end) / time)
+        return self.along_joint_rows(of_rotors=self._rotor_speed(begun, end, time))
+
+    def _rotor_speed(self, begun: Phase, end: Phase, time) -> Float[Array, " n_rotors"]:
+        """The mean speed of rotors in a flight: what they move in it, over its duration.
+
+        In a flight so short that it is lost in the round-off of places, as between two impacts
+        that nearly coincide, it is the mean of the speeds at both ends, which is the same there.
+        """
+        assert self.rotors is not None
+        inertial = self.dynamics.inertial
+        speeds = jnp.stack([self.rotors.speed(phase, inertial) for phase in (begun, end)])
+        way = jax.lax.stop_gradient(jnp.max(jnp.abs(speeds), axis=0) * time)
+        short = way <= jnp.finfo(way.dtype).eps ** 0.5 * self.rotors.arc
+        return jnp.where(short, jnp.mean(speeds, axis=0), self.rotors.travel(begun, end) / time)
 
     def damping_for(self, time: Float[Array, ""] | float) -> Float[Array, " n_dampers"]:
         """The impulses of dampers and servos in a time [s] over their velocities [kg]."""

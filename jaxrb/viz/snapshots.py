@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float
 
 from ..bodies import State
-from ..shapes import AbstractSolid, HalfSpace
+from ..shapes import AbstractSolid, HalfSpace, Sphere
 from ..simulate import World
 from .figure import BLACK, ORANGE, STYLE, body_color, new_axes
 from .meshes import normals, surface
@@ -68,8 +68,12 @@ def plot_snapshots(
     import matplotlib as mpl  # noqa: PLC0415  (optional)
 
     view = view_axes(azimuth, elevation)
-    meshes = [surface(body.centered_shape()) for body in world.bodies]
-    moved = [_place(mesh, states, body) for body, mesh in enumerate(meshes)]
+    shapes = [body.centered_shape() for body in world.bodies]
+    meshes = [surface(shape) for shape in shapes]
+    moved = [
+        _place(mesh, states, body, turns=not isinstance(shapes[body], Sphere))
+        for body, mesh in enumerate(meshes)
+    ]
     solids = np.concatenate(moved, axis=1)  # (n_times, n_triangles, 3, 3)
     corners = solids.reshape(-1, 3)
     spacing = square_side(np.ptp(corners, axis=0).max())
@@ -117,10 +121,15 @@ def _flat(points, view: np.ndarray) -> np.ndarray:
     return np.asarray(points) @ view[:2].T
 
 
-def _place(mesh: np.ndarray, states: State, body: int) -> np.ndarray:
-    """A mesh in the world at each time, shape (n_times, n_triangles, 3, 3)."""
-    rotation = np.asarray(states.rotation_matrix)[:, body]
+def _place(mesh: np.ndarray, states: State, body: int, turns: bool) -> np.ndarray:
+    """A mesh in the world at each time, shape (n_times, n_triangles, 3, 3).
+
+    A ball that spins on the spot stays, for the eye, and is not to be drawn twice.
+    """
     position = np.asarray(states.position)[:, body]
+    if not turns:
+        return mesh[None] + position[:, None, None]
+    rotation = np.asarray(states.rotation_matrix)[:, body]
     return np.einsum("tij,nkj->tnki", rotation, mesh) + position[:, None, None]
 
 

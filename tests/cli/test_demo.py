@@ -183,6 +183,51 @@ def test_joints(demo, case, joints):
     assert (out / "snapshots.png").exists() and (out / "replay.html").exists()
 
 
+@pytest.mark.slow
+def test_a_chain_swings(demo):
+    """Its joints hold, and its energy errs by no more than the steps make it."""
+    status, text, out = demo("chain")
+    assert status == 0
+    assert text.count("  pin     at ") == 8
+    assert float(re.search(r"\|g\| <= (\S+) m", text)[1]) < 1e-12
+    assert float(re.search(r"max \|E - E0\|/E0 = (\S+)", text)[1]) < 2e-2
+    assert load(out)["position"][:, -1, 2].min() < -1.1  # nearly the whole length of 1.2 m
+    assert (out / "snapshots.png").exists() and (out / "replay.html").exists()
+
+
+@pytest.mark.long
+def test_balls_roll_and_stop(demo):
+    """The first has 5/7 of its speed at the end; all agree with closed forms to round-off."""
+    status, text, out = demo("rolling-ball")
+    assert status == 0
+    errors = [float(error) for error in re.findall(r"(\S+)$", text, re.MULTILINE) if "e-1" in error]
+    assert len(errors) == 3 and max(errors) < 1e-11
+    arrays = load(out)
+    assert arrays["velocity"][-1, 0, 0] == pytest.approx(5 / 7 * 1.4, rel=1e-12)
+    np.testing.assert_allclose(arrays["velocity"][-1, 1:], 0.0, atol=1e-12)
+    np.testing.assert_allclose(arrays["angular_velocity"][-1, 1:], 0.0, atol=1e-11)
+    assert (out / "rolling-ball.png").exists()
+
+
+@pytest.mark.long
+def test_a_quadruped_bows_and_trots(demo):
+    """It stands where its legs say but for what servos yield, bows by as much as its front legs
+    are shorter, and has gone forward in the end, upright."""
+    status, text, out = demo("quadruped")
+    assert status == 0 and len(re.findall(r"^  hinge   at ", text, re.MULTILINE)) == 8
+    arrays = load(out)
+    t, place, turn = arrays["t"], arrays["position"][:, 0], arrays["quaternion"][:, 0]
+    w, x, y, z = turn.T
+    pitch = np.degrees(np.arcsin(2 * (w * y - z * x)))
+    standing, bowing = np.searchsorted(t, [0.65, 1.25])
+    assert place[standing, 2] == pytest.approx(2 * 0.16 * np.cos(0.6) + 0.018, abs=3e-3)
+    drop = 2 * 0.16 * np.cos(0.6) - 0.15
+    assert pitch[bowing] == pytest.approx(np.degrees(np.arcsin(drop / 0.36)), abs=1.0)
+    assert place[-1, 0] > 0.25 and abs(pitch[-1]) < 3.0
+    assert place[:, 2].max() == place[0, 2]  # it does not jump
+    assert (out / "snapshots.png").exists() and (out / "replay.html").exists()
+
+
 @pytest.mark.long
 def test_a_super_ball_comes_back(demo):
     """From floor, table and floor, without loss."""
