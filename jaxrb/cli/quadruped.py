@@ -135,7 +135,7 @@ QUADRUPED = Case(
     "robot on four legs that lands, bows and trots",
     _quadruped,
     dt=0.005,
-    snapshots=(0.0, 1.2, 3.3),
+    snapshots=(1.25,),
     steps=680,
     lasting=True,
     args=targets,

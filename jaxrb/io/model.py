@@ -17,6 +17,7 @@ from .._validate import real_array
 from ..bodies import State
 from ..impact import AbstractContactLaw
 from ..simulate import World, joint_violations
+from ..simulate.joint_observables import beyond_limits
 from .actuators import control_names
 from .assembly import Assembly, assemble
 from .compiling import compile_model, parser
@@ -151,8 +152,8 @@ def load_model(
       act in contacts that last, so such a world asks for `on_zeno="rest"`.
     - gravcomp becomes a `ConstantForce`.
     - The root link of a URDF floats, unless it is called `world`. Its joints `revolute`,
-      `continuous`, `prismatic`, `fixed` and `floating` are as above, with limits, damping and
-      friction; `planar` ones are not known.
+      `continuous`, `prismatic`, `planar`, `fixed` and `floating` are as above, with limits,
+      damping and friction.
 
     Args:
         path: the file.
@@ -195,6 +196,7 @@ def load_model(
     keys = [_keyframe(compiled, parts.kinematics, number) for number in range(compiled.nkey)]
     first = _initial(compiled, parts.kinematics) if start is None else keys[start]
     _note_violations(world, first.state, parts, losses)
+    _note_limits(world, first.state, parts, losses)
     return Model(
         world=world,
         state=first.state,
@@ -231,6 +233,17 @@ def _note_violations(world: World, state: State, parts: Assembly, losses: Losses
                 "start, which a simulation does not allow: start from another keyframe, or from a "
                 "state of `Model.state_at` in which it holds."
             )
+
+
+def _note_limits(world: World, state: State, parts: Assembly, losses: Losses) -> None:
+    """Notes joints that start beyond their ranges, as those of many models do in which 0 is none of
+    their angles."""
+    for joint, excess, unit in beyond_limits(world, state):
+        losses.assumed(
+            f"The joint {parts.joints[joint].name!r} is {excess:.3g} {unit} beyond its range at "
+            "the start, which a simulation does not allow: start from another keyframe, or from a "
+            "state of `Model.state_at` within it."
+        )
 
 
 def _description(model: Model) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from ..bodies import Inertial, State
@@ -44,6 +45,34 @@ def joint_velocities(world: World, state: State) -> Float[Array, " n_coordinates
         return jnp.zeros(0, state.position.dtype)
     inertial = Inertial.of(world.bodies, state.position.dtype)
     return coordinates.in_order(coordinates.rate(to_phase(state, inertial), inertial))
+
+
+def beyond_limits(world: World, state: State) -> list[tuple[int, float, str]]:
+    """The coordinates of joints that are beyond their limits; not to be traced.
+
+    Returns:
+        Of each the place of its joint in `World.joints`, by how much, and its unit: "rad" or "m".
+    """
+    limited = JointCoordinates.of(world.joints, state.position.dtype, having="limits")
+    if limited is None:
+        return []
+    value = limited.value(to_phase(state, Inertial.of(world.bodies, state.position.dtype)))
+    excess = np.asarray(jnp.maximum(limited.lower - value, value - limited.upper))
+    units = ["rad" if part.angular else "m" for part in limited.parts for _ in part.ends.joints]
+    # More than the round-off of angles up to half a turn.
+    least = 8 * jnp.finfo(state.position.dtype).eps
+    found = zip(limited.joints, excess.tolist(), units, strict=True)
+    return [(joint, by, unit) for joint, by, unit in found if by > least]
+
+
+def farthest_beyond(world: World, state: State) -> str:
+    """A sentence on the joint that is farthest beyond its limits; empty where none is."""
+    beyond = beyond_limits(world, state)
+    if not beyond:
+        return ""
+    number, excess, unit = max(beyond, key=lambda one: one[1])
+    kind = type(world.joints[number]).__name__
+    return f"At the start World.joints[{number}], a {kind}, is {excess:.3g} {unit} beyond a limit."
 
 
 def joint_violations(world: World, state: State) -> tuple[Array, Array]:

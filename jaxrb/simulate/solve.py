@@ -21,7 +21,7 @@ from ..control.base import all_in_order
 from ..exec.uncollected import uncollected
 from .assemble import assemble
 from .contact_forces import forces_of
-from .joint_observables import worst_joint
+from .joint_observables import farthest_beyond, worst_joint
 from .method import AbstractMethod, Backend
 from .observables import deepest_penetration
 from .progress import progress_bar
@@ -277,7 +277,7 @@ def wrong_start(result: RESULTS, world: World, state: State, t0, args) -> str:
     """A sentence on what of the state at the start of one world led to a result; empty where no
     more is known."""
     if result == RESULTS.initial_penetration:
-        return deepest_penetration(world, state, t0, args)
+        return deepest_penetration(world, state, t0, args) or farthest_beyond(world, state)
     return worst_joint(world, state) if result == RESULTS.joint_violated else ""
 
 

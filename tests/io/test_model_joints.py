@@ -418,6 +418,20 @@ def test_a_start_that_violates_a_constraint_is_said(tmp_path):
     assert "'loop' is off by" in sentence and "state_at" in sentence
 
 
+def test_a_start_beyond_a_range_is_said(tmp_path):
+    """Of angles and displacements, and by how much: 0 is no angle of the knee."""
+    body = (
+        f'<body><joint name="rail" type="slide" range=".2 1"/>{BOX}<body pos="0 0 -.6">'
+        f'<joint name="knee" axis="0 1 0" range="10 90"/>{BOX}</body></body>'
+    )
+    keys = '<keyframe><key name="bent" qpos=".5 .8"/></keyframe>'
+    path = write(tmp_path, body, keys)
+    knee, rail = sorted(load(path).report.assumed)
+    assert f"'knee' is {np.radians(10):.3g} rad beyond its range" in knee
+    assert "'rail' is 0.2 m beyond its range" in rail
+    assert not load(path, keyframe="bent").report.assumed
+
+
 def test_a_body_does_not_touch_what_carries_it(tmp_path):
     """By MuJoCo's rules: unless the flag or an explicit pair says so, or that is the world."""
     ball = '<geom name="{0}" size=".3"/>'

@@ -7,6 +7,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import jaxrb as rb
+from jaxrb.simulate.joint_observables import farthest_beyond
 
 pytestmark = pytest.mark.slow
 
@@ -101,6 +102,27 @@ def test_derivatives_through_a_limit():
 def test_a_start_beyond_a_limit_is_a_code():
     *_, sol = SWUNG(jnp.asarray(-0.5), jnp.asarray(1.1), jnp.array([0.0, 0.0, -G]), 1.3)
     assert sol.result == rb.RESULTS.initial_penetration
+
+
+def test_a_start_beyond_a_limit_is_named():
+    """The joint that is farthest beyond, by how much, and none that is at its limit."""
+    turn = [np.cos(0.6), 0.0, np.sin(0.6), 0.0]  # by 1.2 about y
+    joints = [
+        rb.Slider(0, (1.0, 0, 0), limits=(0.1, 1.0)),
+        rb.Hinge(1, (0, 1.0, 0), limits=(-1.0, 1.0)),
+    ]
+    world = rb.World([rb.RigidBody(rb.Sphere(0.1))] * 2, joints=joints, pairs=[])
+
+    def start(place, turn):
+        at = np.array([[place, 0, 0], [0, 0, 0]])
+        upright = [1.0, 0, 0, 0]
+        return rb.State(at, [upright, turn], np.zeros((2, 3)), np.zeros((2, 3)))
+
+    named = farthest_beyond(world, start(0.0, turn))
+    assert named == "At the start World.joints[1], a Hinge, is 0.2 rad beyond a limit."
+    named = farthest_beyond(world, start(0.0, [1.0, 0, 0, 0]))
+    assert named == "At the start World.joints[0], a Slider, is 0.1 m beyond a limit."
+    assert farthest_beyond(world, start(0.1, [1.0, 0, 0, 0])) == ""
 
 
 def test_a_drawer_falls_open_to_its_stop():
