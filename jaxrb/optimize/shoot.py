@@ -137,7 +137,7 @@ def shoot(
         parameters: of the world that are free as well.
         stop: take the residual at an event before t1: `StopAfter(impacts=3)`, just after the third
             impact, or `StopWhen(function)`, where it first changes its sign. The time of the event
-            part of the derivatives.
+            is part of the derivatives.
         impacts: how many there may be until t1, as (2, 3); any number by default. A step that
             leads to another number is refused.
         starts: how many, the given state first; or states with a leading axis.
