@@ -293,7 +293,7 @@ def _chain() -> tuple[World, State]:
     # The axis of a link, turned about y, points from its lower end to its upper one.
     down = jnp.array([math.cos(tilt), 0.0, -math.sin(tilt)])
     half = (math.pi / 2 - tilt) / 2
-    places = length * (jnp.arange(n) + 0.5)[:, None] * down
+    places = length * (jnp.arange(float(n)) + 0.5)[:, None] * down[None]
     turn = jnp.tile(jnp.array([math.cos(half), 0.0, -math.sin(half), 0.0]), (n, 1))
     still = jnp.zeros((n, 3))
     return World([link] * n, joints=joints, pairs=[]), State(places, turn, still, still)

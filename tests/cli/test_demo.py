@@ -195,7 +195,7 @@ def test_a_chain_swings(demo):
     assert (out / "snapshots.png").exists() and (out / "replay.html").exists()
 
 
-@pytest.mark.long
+@pytest.mark.slow
 def test_balls_roll_and_stop(demo):
     """The first has 5/7 of its speed at the end; all agree with closed forms to round-off."""
     status, text, out = demo("rolling-ball")
