@@ -127,7 +127,7 @@ class BodyContacts(AbstractContactSet):
             speed=norm(velocity - velocity2)
             + jnp.sqrt(turning) * first.swing
             + jnp.sqrt(turning2) * second.swing,
-            turning=jnp.zeros_like(found.gap),
+            turn_bend=jnp.zeros_like(found.gap),
         )
 
     def _views(self, clearance, found, phase):

@@ -34,6 +34,7 @@ derivative is B + 2 w V (maximum principle), which is that of (P).
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import reduce
 from typing import Any, NamedTuple
 
 import equinox as eqx
@@ -41,7 +42,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float
 
-from ..math import Vec3, norm
+from ..math import Vec3, norm, tree_where
 
 PerContact = Float[Array, "..."]
 
@@ -70,6 +71,20 @@ class View(NamedTuple):
     after: Separation
     pull: PerContact  # n . g, of one body relative to the other [m/s^2]
 
+    def proof(self, clearance: Clearance, duration, since, growth, tolerance) -> Proof:
+        """What (P) says; arguments as of `Clearance.proof`."""
+        before, after = self.before.solids + tolerance, self.after.solids + tolerance
+        bound = jnp.maximum(self.pull + clearance.swing * growth, 0.0)
+        # One that starts below, as it was let in or by a last digit, is an impact if it goes
+        # deeper. A direction that separates the solids at the end alone proves nothing: a thin
+        # one may have passed through the other on the way.
+        parted = before >= jnp.minimum(clearance.gap, 0.0)
+        safe = jnp.where(parted, _safe(before, after, bound), 0.0)
+        holds = parted & (safe >= duration) & (after >= 0)
+        balls = _safe(self.before.balls, self.after.balls, jnp.maximum(self.pull, 0.0))
+        holds |= (balls >= duration) & (self.before.balls > 0) & (self.after.balls > 0)
+        return Proof(holds, safe, jnp.zeros_like(safe))
+
 
 class TurningView(NamedTuple):
     """A flight, seen along directions that turn evenly during it."""
@@ -87,6 +102,21 @@ class TurningView(NamedTuple):
         angle = jnp.where(chord < 1, np.pi / 3 * chord, jnp.inf)
         return cls(start[0], end[0], angle, norm(gravity))
 
+    def proof(self, clearance: Clearance, duration, since, growth, tolerance) -> Proof:
+        """What (P) says; arguments as of `Clearance.proof`."""
+        before, after = self.before + tolerance, self.after + tolerance
+        rate = self.angle / jnp.where(duration > 0, duration, jnp.inf)
+        # Of discrete flows the speed is that of the body where the flow begins, and changes.
+        gained = jnp.where(growth > 1, clearance.swing * growth * since, 0.0)
+        added = 2 * rate * (clearance.speed + gained + self.gravity * duration)
+        # The term -w^2 f, left out above, where f may be as low as minus the tolerance.
+        added += rate**2 * tolerance
+        bound = self.gravity + clearance.swing * growth + added
+        known = (before >= jnp.minimum(clearance.gap, 0.0)) & (bound < jnp.inf)
+        safe = jnp.where(known, _safe(before, after, jnp.where(known, bound, 1.0)), 0.0)
+        holds = known & (safe >= duration) & (after >= 0)
+        return Proof(holds, safe, jnp.where(known, added, 0.0))
+
 
 class Proof(NamedTuple):
     """What is known of the gaps during a flight."""
@@ -94,7 +124,12 @@ class Proof(NamedTuple):
     holds: Bool[Array, "..."]  # it is proved that they stay above minus their tolerance
     safe: PerContact  # the duration for which the separations at its ends would be a proof [s]
     # What the turning of the direction adds to the bound, where such a one proves most [m/s^2].
-    turning: PerContact
+    turn_bend: PerContact
+
+    def best(self, other: Proof) -> Proof:
+        """What is known by either."""
+        chosen = tree_where(other.safe > self.safe, other, self)
+        return chosen._replace(holds=self.holds | other.holds)
 
 
 class Clearance(eqx.Module):
@@ -108,12 +143,12 @@ class Clearance(eqx.Module):
     pull: PerContact  # n . g, of one body relative to the other [m/s^2]
     swing: PerContact  # C R, the sum over both bodies [m/s^2]
     speed: PerContact  # V, for the moment; 0 where no directions turn [m/s]
-    turning: PerContact  # what they are expected to add to B [m/s^2]
+    turn_bend: PerContact  # what they are expected to add to B [m/s^2]
 
     def bend(self, growth: Float[Array, ""]) -> PerContact:
         """What trials are chosen by: B, with C larger by a factor, and what is expected to be
         added."""
-        return jnp.maximum(self.pull + self.swing * growth, 0.0) + self.turning
+        return jnp.maximum(self.pull + self.swing * growth, 0.0) + self.turn_bend
 
     def proof(
         self,
@@ -132,39 +167,8 @@ class Clearance(eqx.Module):
             growth: how much C exceeds that of exact flight.
             tolerance: of gaps [m].
         """
-        none = jnp.zeros_like(self.gap)
-        holds, safe, turning = jnp.zeros(self.gap.shape, bool), none, none
-        for view in views:
-            if isinstance(view, TurningView):
-                found, added = self._safe_turning(view, duration, since, growth, tolerance)
-                holds |= (found >= duration) & (view.after + tolerance >= 0)
-                turning = jnp.where(found > safe, added, turning)
-                safe = jnp.maximum(safe, found)
-                continue
-            before, after, pull = view
-            bound = jnp.maximum(pull + self.swing * growth, 0.0)
-            enough = _safe(before.solids + tolerance, after.solids + tolerance, bound)
-            # One that starts below, as it was let in or by a last digit, is an impact if it goes
-            # deeper. A direction that separates the solids at the end alone proves nothing: a thin
-            # one may have passed through the other on the way.
-            parted = before.solids + tolerance >= jnp.minimum(self.gap, 0.0)
-            holds |= parted & (enough >= duration) & (after.solids + tolerance >= 0)
-            safe = jnp.maximum(safe, jnp.where(parted, enough, 0.0))
-            balls = _safe(before.balls, after.balls, jnp.maximum(pull, 0.0))
-            holds |= (balls >= duration) & (before.balls > 0) & (after.balls > 0)
-        return Proof(holds, safe, turning)
-
-    def _safe_turning(self, view: TurningView, duration, since, growth, tolerance):
-        """The duration for which (P) holds [s], and what the turning adds to the bound [m/s^2]."""
-        rate = view.angle / jnp.where(duration > 0, duration, jnp.inf)
-        # Of discrete flows the speed is that of the body where the flow begins, and changes.
-        gained = jnp.where(growth > 1, self.swing * growth * since, 0.0)
-        added = 2 * rate * (self.speed + gained + view.gravity * duration)
-        bound = view.gravity + self.swing * growth + added
-        known = (view.before + tolerance >= jnp.minimum(self.gap, 0.0)) & (bound < jnp.inf)
-        bound = jnp.where(known, bound, 1.0)
-        enough = _safe(view.before + tolerance, view.after + tolerance, bound)
-        return jnp.where(known, enough, 0.0), jnp.where(known, added, 0.0)
+        each = (view.proof(self, duration, since, growth, tolerance) for view in views)
+        return reduce(Proof.best, each)
 
     def provable(
         self, bending: PerContact, growth: Float[Array, ""], tolerance: PerContact

@@ -224,7 +224,7 @@ class HalfSpaceContacts(AbstractContactSet):
             pull=pull,
             swing=swing,
             speed=still,
-            turning=still,
+            turn_bend=still,
         )
 
     def _views(self, clearance, found, phase):

@@ -135,7 +135,7 @@ class ObstacleContacts(AbstractContactSet):
             swing=turning * swing,
             # C is not less than the square of the angular velocity.
             speed=norm(velocity) + jnp.sqrt(turning) * swing,
-            turning=jnp.zeros_like(found.gap),
+            turn_bend=jnp.zeros_like(found.gap),
         )
 
     def _views(self, clearance, found, phase):

@@ -162,7 +162,7 @@ class BallContacts(AbstractContactSet):
             pull=pull,
             swing=still,
             speed=still,
-            turning=still,
+            turn_bend=still,
         )
 
     def _views(self, clearance, found, phase):

@@ -138,7 +138,9 @@ class Proved(AbstractDetector):
         bending = jnp.where(moved, bending, after.pull)
 
         # On from here, or a shorter part of the way here, as directions have turned on it.
-        before, after = (dataclasses.replace(one, turning=proof.turning) for one in (before, after))
+        before, after = (
+            dataclasses.replace(one, turn_bend=proof.turn_bend) for one in (before, after)
+        )
         ahead = trial.duration + aim.ahead(after, bending, spin, state.limit)
         back = aim.back(before, after, bending, flown, proof._replace(holds=holds), crossed, growth)
         advance = proved & ~crossed
