@@ -112,7 +112,7 @@ ROLLING_BALLS = Case(
     "balls that slide, roll and spin until friction has stopped them",
     _balls,
     dt=0.01,
-    snapshots=(0.0, 0.5, 1.0, 1.5),
+    snapshots=(0.0, 0.35, 0.7, 1.5),
     steps=150,
     lasting=True,
     report=_report,

@@ -73,7 +73,8 @@ def refined(inverse: Callable[[Flat], Flat], apply: Callable, right: tuple) -> t
         # Each turn makes the change less by about the same factor: the next would be as large as
         # this. Where the factor is not small, it is not known so well.
         settles = at.change <= 1e-2 * at.last
-        settles &= at.change * at.change <= round_off * at.scale * at.last
+        # As squares, small ones would end as zeros, and any of them would do.
+        settles &= at.change <= round_off**0.5 * jnp.sqrt(at.scale) * jnp.sqrt(at.last)
         moves = (at.change > round_off * at.scale) & ~settles
         goes_on = moves & (at.change <= 0.5 * at.before) & (at.turns < first + _TURNS * _ROUNDS)
         return ~_between_rounds(at.turns) | goes_on

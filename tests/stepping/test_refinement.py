@@ -94,3 +94,24 @@ def test_what_dies_away_beside_what_does_not(dtype, least):
         error = np.asarray(x, float) / (least * part) - expected
         assert (np.abs(error) <= 1e-4 + 10 / part).all()
         np.testing.assert_array_equal(beside, kept)
+
+
+@pytest.mark.parametrize("off", [1e-4, 1e-3, 1e-2, 0.1])
+@pytest.mark.parametrize(
+    ("dtype", "units", "atol"),
+    [("float64", (1e-100, 1e-170, 1e-260), 1e-12), ("float32", (1e-15, 1e-22), 1e-4)],
+)
+def test_what_is_small_beside_what_is_kept_has_all_its_digits(off, dtype, units, atol):
+    """Squares of it end as zeros: as of derivatives out of the plane in which a body moves."""
+    matrix, right, inverse = equations(5, off, np.random.default_rng(5))
+    expected, kept = np.linalg.solve(matrix, right), np.ones(4)
+    for unit in units:
+        numbers = (matrix, inverse, unit * right, kept)
+        x, _ = solve_with_kept(*(jnp.asarray(each, dtype) for each in numbers))
+        np.testing.assert_allclose(np.asarray(x, float) / unit, expected, rtol=0, atol=atol)
+
+
+@jax.jit
+def solve_with_kept(matrix, inverse, right, kept):
+    apply = lambda _, x, kept: (matrix @ x, kept)  # noqa: E731
+    return refined(lambda x: inverse @ x, apply, ([kept], right, [kept]))
