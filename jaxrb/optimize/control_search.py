@@ -9,9 +9,10 @@ import numpy as np
 from jaxtyping import Float
 
 from ..bodies import State
-from ..simulate import RESULTS as WORLD_RESULTS
+from ..simulate import RESULTS as WORLD_RESULTS, World
 from .control_solution import ControlSolution
 from .control_step import Coordinates, Penalty, Step, soft_step, step_of
+from .free_directions import onto_joints
 from .levenberg_marquardt import as_numpy, put
 from .optimal_control import OptimalControl
 from .results import items
@@ -76,6 +77,7 @@ class Search:
             controls = np.concatenate([plan.initial_control[None], controls[1:]])
         if nodes is not None and self.free_nodes:
             first = as_numpy(plan.state)
+            nodes = as_numpy(onto_joints(plan.world, nodes))
             nodes = put(nodes, np.array([0]), jax.tree.map(lambda leaf: leaf[None], first))
             return self._known(controls, nodes)
         gains = np.zeros((1, *self.coordinates.gains), controls.dtype)
@@ -132,7 +134,8 @@ class Search:
         # The algebra may be in a higher precision.
         controls = np.stack([here.controls + step for step, _ in steps]).astype(self.plan.dtype)
         moves = np.stack([move for _, move in steps]).astype(self.plan.dtype)
-        nodes = as_numpy(moved_nodes(here.nodes, moves.reshape(*moves.shape[:2], -1, 12)))
+        steps_of_bodies = moves.reshape(*moves.shape[:2], -1, 12)
+        nodes = moved_nodes(self.plan.world, here.nodes, steps_of_bodies)
         return _found(controls, nodes, self.programs.linearise(controls, nodes))
 
     def _rolled_out(self, policies: Policy, nodes: State, knots: np.ndarray) -> Found:
@@ -199,9 +202,15 @@ def _sizes(plan: OptimalControl) -> Float[np.ndarray, " n_x"]:
     return np.concatenate(sizes).astype(plan.dtype)
 
 
+def moved_nodes(world: World, nodes: State, moves: Float[np.ndarray, "n N n_bodies 12"]) -> State:
+    """Several sets of nodes, from one by several steps in their charts; joints hold in them."""
+    moved = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), _moved(nodes, moves))
+    held = as_numpy(onto_joints(world, moved))
+    return jax.tree.map(lambda leaf: leaf.reshape(*moves.shape[:2], *leaf.shape[1:]), held)
+
+
 @jax.jit
-def moved_nodes(nodes: State, moves: Float[np.ndarray, "n N n_bodies 12"]) -> State:
-    """Several sets of nodes, from one by several steps in their charts."""
+def _moved(nodes: State, moves: Float[np.ndarray, "n N n_bodies 12"]) -> State:
     return jax.vmap(lambda own: jax.vmap(State.retract)(nodes, own))(moves)
 
 
@@ -209,7 +218,9 @@ def _found(controls: np.ndarray, nodes: State, flown: Linearised) -> Found:
     """What linearised stages say; leading axes before that of the stages, or none."""
     squares = np.sum(flown.residual**2, axis=(-1, -2))
     squares = squares + np.sum(flown.terminal_cost[..., -1, :] ** 2, axis=-1)
-    failed = (flown.code != 0).any(axis=-1)
+    # Where impacts pile up a derivative may overflow: no step can be made from there.
+    steep = ~np.isfinite(flown.defect_by).all((-1, -2, -3))
+    failed = (flown.code != 0).any(axis=-1) | steep
     return Found(
         controls,
         nodes,

@@ -1,7 +1,8 @@
-"""The directions in which joints let a state move.
+"""The states in which joints hold, and the directions in which they let a state move.
 
 The derivative of a flight along them is all that plans need of jointed worlds: from a state whose
-joints hold, no control leads elsewhere. A leg of two bodies on a rail has 4 of them, of 24.
+joints hold, no control leads elsewhere. A leg of two bodies on a rail has 4 of them, of 24. A step
+along them leaves the joints by the square of its length, and is led back.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ from ..simulate import World
 # Singular values of the rows of joints that are less than this power of the round-off, relative to
 # the largest, are of rows that repeat others.
 _REPEATED = 0.4
+# Newton's method for states whose joints hold ends after so many steps, or once errors are below
+# this multiple of the round-off.
+_STEPS, _HOLDS = 20, 100.0
 
 
 def free_directions(world: World, states: State) -> Float[np.ndarray, "N n_x n_free"] | None:
@@ -32,24 +36,70 @@ def free_directions(world: World, states: State) -> Float[np.ndarray, "N n_x n_f
     """
     if not world.joints:
         return None
-    rows = np.asarray(_rows(world, states))
+    rows = np.asarray(_errors(world, states)[1])
+    # A trial that is not finite must not end the others: any directions do for it.
+    fine = np.asarray(np.isfinite(rows).all((1, 2)))
+    rows = np.where(fine[:, None, None], rows, rows[np.argmax(fine)])
+    if not fine.any():
+        rows = np.zeros_like(rows)
     _, sizes, directions = np.linalg.svd(rows)
-    least = np.finfo(rows.dtype).eps ** _REPEATED * sizes.max(axis=-1, keepdims=True)
+    least = _repeated(rows) * sizes.max(axis=-1, keepdims=True)
     # At a state where more rows than elsewhere repeat others, more directions are free.
     held = int((sizes > least).sum(axis=-1).min())
     return np.swapaxes(directions[:, held:], -1, -2)
 
 
+def onto_joints(world: World, states: State) -> State:
+    """States near given ones in which joints and their rates hold, each by the least steps of
+    Newton's method in the chart of `State.retract`. Where none is found, errors are left, which a
+    simulation refuses.
+
+    Args:
+        world: with its joints; without any the states are as they were.
+        states: of its bodies, leading axis N.
+    """
+    if not world.joints:
+        return states
+    for _ in range(_STEPS):
+        errors, rows = (np.asarray(leaf) for leaf in _errors(world, states))
+        if np.abs(errors).max() <= _HOLDS * np.finfo(errors.dtype).eps:
+            break
+        # One state that is not finite must not end the others.
+        fine = np.asarray(np.isfinite(rows).all((1, 2)))[:, None]
+        rows, errors = np.where(fine[..., None], rows, 0.0), np.where(fine, errors, 0.0)
+        inverse = np.linalg.pinv(rows, rcond=_repeated(rows))
+        steps = -(inverse @ errors[..., None])[..., 0]
+        states = _moved(states, steps.astype(errors.dtype))
+    return states
+
+
+def _repeated(rows: np.ndarray) -> float:
+    return float(np.finfo(rows.dtype).eps) ** _REPEATED
+
+
 @jax.jit
-def _rows(world: World, states: State) -> Float[Array, "N n_rows n_x"]:
-    """How errors of joints and their rates change with a state."""
+def _moved(states: State, steps: Float[np.ndarray, "N n_x"]) -> State:
+    return jax.vmap(lambda state, step: state.retract(step.reshape(-1, 12)))(states, steps)
+
+
+@jax.jit
+def _errors(
+    world: World, states: State
+) -> tuple[Float[Array, "N n_rows"], Float[Array, "N n_rows n_x"]]:
+    """Errors of joints and their rates, and how they change with a state."""
     dtype = states.position.dtype
     inertial = Inertial.of(world.bodies, dtype)
     joints = JointRows.of(world.joints, inertial)
 
     def errors(step, state):
         phase = to_phase(state.retract(step.reshape(-1, 12)), inertial)
-        return jnp.concatenate([joints.violation(phase), joints.rate(phase, inertial)])
+        found = jnp.concatenate([joints.violation(phase), joints.rate(phase, inertial)])
+        return found, found
 
     here = jnp.zeros(12 * len(world.bodies), dtype)
-    return jax.vmap(lambda state: jax.jacfwd(errors)(here, state))(states)
+
+    def one(state):
+        rows, found = jax.jacfwd(errors, has_aux=True)(here, state)
+        return found, rows
+
+    return jax.vmap(one)(states)

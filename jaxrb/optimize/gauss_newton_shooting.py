@@ -56,11 +56,6 @@ class GaussNewtonShooting(eqx.Module):
     def solve(self, plan: OptimalControl, guess: tuple | None, key: Any) -> ControlSolution:
         """The best controls near a guess; see `optimize.solve`."""
         del key
-        if self.nodes == "all" and plan.world.joints:
-            raise ValueError(
-                "GaussNewtonShooting: states of bodies in joints cannot be moved freely; use "
-                'nodes="none".'
-            )
         search = Search(plan, Programs.of(plan), self.nodes == "all")
         here = search.begin(guess)
         if not np.isfinite(here.cost):

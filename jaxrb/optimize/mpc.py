@@ -14,7 +14,6 @@ from ..control import PiecewiseLinear
 from .control_search import Search, moved_nodes
 from .control_solution import ControlSolution
 from .control_step import Coordinates, step_of
-from .levenberg_marquardt import as_numpy
 from .optimal_control import OptimalControl
 from .stages import Programs
 
@@ -57,7 +56,7 @@ def mpc_step(
     step = step_of(at.known, Coordinates.of(plan))
     controls = (at.controls + step.controls).astype(plan.dtype)
     moves = step.nodes.astype(plan.dtype).reshape(1, len(step.nodes), -1, 12)
-    nodes = jax.tree.map(lambda leaf: leaf[0], as_numpy(moved_nodes(at.nodes, moves)))
+    nodes = jax.tree.map(lambda leaf: leaf[0], moved_nodes(plan.world, at.nodes, moves))
 
     def shifted(leaf):
         return np.concatenate([leaf[1:], leaf[-1:]])

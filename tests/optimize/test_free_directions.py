@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import jaxrb as rb
-from jaxrb.optimize.free_directions import free_directions
+from jaxrb.optimize.free_directions import free_directions, onto_joints
 from jaxrb.simulate import joint_violations
 
 
@@ -64,6 +64,27 @@ def test_joints_hold_along_them(scene, number):
         ahead = state.retract(jnp.asarray(h * direction).reshape(-1, 12))
         for error in joint_violations(world, ahead):
             assert np.abs(error).max() < 30 * h**2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scene", [double_pendulum, four_bar])
+def test_states_are_led_back_onto_joints(scene):
+    """By no more than they are moved away, and one that is not finite does not end the others."""
+    world, state = scene()
+    rng = np.random.default_rng(0)
+    steps = 0.03 * rng.normal(size=(3, len(world.bodies), 12))
+    steps[1, 0, 0] = np.nan
+    away = jax.vmap(state.retract)(jnp.asarray(steps))
+    back = onto_joints(world, away)
+    for k in (0, 2):
+        one, before = (
+            jax.tree.map(lambda leaf, k=k: jnp.asarray(leaf[k]), x) for x in (back, away)
+        )
+        for error in joint_violations(world, one):
+            assert np.abs(error).max() < 1e-13
+        moved = np.linalg.norm(before.local(one))
+        assert 0 < moved < 1.1 * np.linalg.norm(steps[k])
+    assert np.isnan(np.asarray(back.position[1, 0, 0]))
 
 
 def test_a_world_without_joints_moves_in_all():
