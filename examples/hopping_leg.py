@@ -4,10 +4,10 @@ A body on a vertical rail carries a foot on a slider with a spring, and a motor 
 one against the other. The foot bounces on the floor with restitution 0.8: each hop takes energy,
 which the motor gives back. It pushes by two sines and two cosines of the period of a hop, and how
 much of each is chosen anew for each hop. At first body and foot are let go at rest.
-Gauss-Newton multiple shooting finds the pushes of least effort after which the tenth hop ends as
-the steady gait begins, from a sketch in which every hop does so.
-Expected: some ten iterations, one bounce for each hop, stages that meet to 1e-10, and an end that a
-simulation with steps that are ten times smaller meets to the error of the steps.
+Gauss-Newton multiple shooting finds the pushes, as near as can be to those of the steady gait,
+after which the tenth hop ends as that begins, from a sketch in which every hop does so.
+Expected: some five iterations, one bounce for each hop, stages that meet to 1e-10, and an end that
+a simulation with steps that are ten times smaller meets to the error of the steps.
 
 Run: python examples/hopping_leg.py [--out DIR]
 """
@@ -25,7 +25,7 @@ import jaxrb as rb
 from jaxrb import optimize as ro
 from jaxrb.viz.figure import BLUE, GREY, ORANGE
 
-HOPS, PERIOD, G = 10, 0.4, 9.81
+HOPS, PERIOD, G, DT = 10, 0.4, 9.81, 0.005
 BODY, FOOT, LEG, MASS = 0.08, 0.04, 0.35, 1.0  # radii, length [m]; of each of both [kg]
 STIFFNESS = (2 * np.pi / PERIOD) ** 2 * MASS / 2  # the leg swings once in a hop
 # The steady gait: the height of the centre of mass at the top of a hop [m], how fast the leg,
@@ -56,8 +56,14 @@ def missed(x):
     return jnp.concatenate([part[:, 2] for part in parts])
 
 
+def unsteady(x, u):
+    """Pushes and tops of hops that differ from those of the steady gait."""
+    weights = jnp.array([10.0, 10.0, 1.0, 1.0])
+    return jnp.concatenate([(u - jnp.asarray(PUSHES)) / 10, weights * missed(x)])
+
+
 def problem():
-    """Ten hops of little effort, from a leg at rest."""
+    """Ten hops that are hardly unsteady, from a leg at rest."""
     bodies = [rb.RigidBody(rb.Sphere(radius), MASS) for radius in (BODY, FOOT)]
     up = (0.0, 0.0, 1.0)
     below = (0.0, 0.0, -LEG)
@@ -68,8 +74,8 @@ def problem():
         forces=[motor], contact_law=rb.Frictionless(0.8),
     )  # fmt: skip
     return ro.OptimalControl(
-        world, at_top(0.0), rb.LGVCI(dt=0.01), t1=HOPS * PERIOD, stages=HOPS,
-        control=ro.Inputs(4), cost=lambda x, u: u / 10, terminal=missed,
+        world, at_top(0.0), rb.LGVCI(dt=DT), t1=HOPS * PERIOD, stages=HOPS,
+        control=ro.Inputs(4), cost=unsteady, terminal=missed,
     )  # fmt: skip
 
 
@@ -99,7 +105,7 @@ def draw(plan, controls, path):
     above.plot(times, heights.mean(axis=1), color="black", lw=1, label="centre of mass")
     hits = [float(sol.impacts.time[0]) for sol in stages]
     above.plot(hits, np.zeros(len(hits)), "^", color="black", ms=5, clip_on=False, label="bounces")
-    above.set(ylabel="height [m]", ylim=(0, 1.1), xlim=(0, HOPS * PERIOD))
+    above.set(ylabel="height [m]", ylim=(0, 0.85), xlim=(0, HOPS * PERIOD))
     above.legend(loc="upper right", ncols=4)
     number = np.minimum((times / PERIOD + 1e-9).astype(int), HOPS - 1)
     forces = [push(t, None, controls[k]) for t, k in zip(times, number, strict=True)]
@@ -117,11 +123,11 @@ def main(out=None):
     plan = problem()
     solution = ro.solve(plan, ro.GaussNewtonShooting(), sketch())
     print(solution)
-    finer = dataclasses.replace(plan, method=rb.LGVCI(dt=0.001))
+    finer = dataclasses.replace(plan, method=rb.LGVCI(dt=DT / 10))
     stages = finer.rollout(solution.controls, rb.SaveAt(final=True))
-    bounces = [int(sol.impacts.count) for sol in stages]
     apart = float(jnp.abs(missed(stages[-1].final)).max())
-    print(f"{sum(bounces)} bounces; with steps of 1 ms the end is missed by {apart:.1e}")
+    bounces = [int(sol.impacts.count) for sol in stages]
+    print(f"bounces {bounces}, the end missed by {apart:.1e}, in steps of {1e3 * DT / 10:g} ms")
     if out is not None:
         with mpl.rc_context(rb.viz.STYLE):
             draw(plan, solution.controls, Path(out) / "hopping_leg.png")

@@ -131,6 +131,24 @@ def test_trick_shot(tmp_path, n_balls, least):
 
 
 @pytest.mark.long
+def test_hopping_leg(tmp_path):
+    import hopping_leg as example
+
+    from jaxrb.optimize import RESULTS
+
+    # The example's own arithmetic is NumPy's.
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):
+        solution, bounces, apart = example.main(tmp_path)
+    assert solution.result == RESULTS.successful
+    assert solution.iterations <= 10
+    assert solution.defects < 1e-10
+    assert bounces == [1] * 10
+    # Of second order in steps: the swing of the leg has 80 of them.
+    assert apart < 0.1
+    assert (tmp_path / "hopping_leg.png").stat().st_size > 10_000
+
+
+@pytest.mark.long
 def test_racket(tmp_path):
     import racket as example
 
