@@ -205,13 +205,8 @@ def _sizes(plan: OptimalControl) -> Float[np.ndarray, " n_x"]:
 def moved_nodes(world: World, nodes: State, moves: Float[np.ndarray, "n N n_bodies 12"]) -> State:
     """Several sets of nodes, from one by several steps in their charts; joints hold in them."""
     moved = jax.tree.map(lambda leaf: leaf.reshape(-1, *leaf.shape[2:]), _moved(nodes, moves))
-    # Where nothing moves there are traces whose squares underflow; derivatives would be NaN.
-    held = jax.tree.map(_without_traces, as_numpy(onto_joints(world, moved)))
+    held = as_numpy(onto_joints(world, moved))
     return jax.tree.map(lambda leaf: leaf.reshape(*moves.shape[:2], *leaf.shape[1:]), held)
-
-
-def _without_traces(leaf: np.ndarray) -> np.ndarray:
-    return np.where(np.abs(leaf) < np.sqrt(np.finfo(leaf.dtype).tiny), 0.0, leaf).astype(leaf.dtype)
 
 
 @jax.jit

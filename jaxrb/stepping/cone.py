@@ -195,7 +195,9 @@ class ConeProblem(eqx.Module):
         largest = jnp.maximum(largest, jnp.max(terms, axis=(0, 1), initial=0.0))
         accepted = Tolerances.of(speed.dtype).accepted
         speed = jnp.maximum(speed, _ROUND_OFF * jnp.finfo(speed.dtype).eps / accepted * largest)
-        speed = jnp.where(speed > 0, speed, 1.0)
+        # Of what is next to nothing products would end as zeros, which are divided by.
+        least = float(jnp.finfo(speed.dtype).smallest_normal) ** 0.5
+        speed = jnp.where(speed > least, speed, 1.0)
         return Units(speed[None], speed[None] / rho, speed[None] / delta)
 
     def _pair_means(self, values: Float[Array, " n_contacts"]) -> Float[Array, " n_contacts"]:

@@ -249,3 +249,25 @@ def test_a_body_in_a_plane_bounces_with_its_derivatives():
     backward, _ = jax.jit(jax.jacrev(end, has_aux=True))(1.0)
     np.testing.assert_allclose(forward, expected, rtol=0, atol=1e-8)
     np.testing.assert_allclose(backward, forward, rtol=0, atol=1e-11)
+
+
+@pytest.mark.parametrize("trace", [1e-304, 1e-296, 1e-160, 1e-150])
+def test_traces_of_motion_along_what_holds(trace):
+    """Products of them with small numbers end as zeros, which nothing may be divided by: such
+    velocities are left by searches that move states along joints."""
+
+    def end(speed, trace):
+        joint = rb.Slider(0, axis=(0.0, 0.0, 1.0))
+        world = rb.World([rb.RigidBody(rb.Sphere(0.1), 1.0)], [rb.HalfSpace()], joints=[joint])
+        start = rb.State(
+            jnp.array([[0.0, 0.0, 0.5]]),
+            jnp.array([[1.0, 0.0, 0.0, 0.0]]),
+            jnp.stack([jnp.stack([trace, jnp.zeros(()), speed])]),
+            jnp.zeros((1, 3)),
+        )
+        final = rb.simulate(world, start, rb.LGVCI(0.01), 0.1).final
+        return final.position[0, 2], final.velocity[0]
+
+    place, velocity = jax.jit(jax.jacfwd(end))(1.0, trace)
+    np.testing.assert_allclose(place, 0.1, rtol=1e-12)
+    np.testing.assert_allclose(velocity, [0.0, 0.0, 1.0], atol=1e-12)
