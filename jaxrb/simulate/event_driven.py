@@ -178,16 +178,10 @@ class EventDriven(AbstractMethod):
     def prepare(self, world, state):
         if self.detect == "proved":
             _check_provable(self.flow, world)
-        if self.simultaneous == "together" and not self._remembers(world):
-            raise ValueError(
-                'simultaneous="together" needs on_zeno="rest", in a world with friction, pairs, '
-                "joints or obstacles other than half-spaces that stay: elsewhere impacts follow "
-                "each other."
-            )
-        if self.on_zeno != "rest":
-            _check_joints(self.flow, world)
-        if self._remembers(world):
+        if self.on_zeno == "rest":
             _check_friction(world)
+        else:
+            _check_joints(self.flow, world)
         return for_flow(self.flow, state)
 
     def build(self, world, state, args):
@@ -238,12 +232,6 @@ class EventDriven(AbstractMethod):
         layout = self._blocks(n_bodies, grid.capacity, events.remembers)
         return fly(plan, layout, events, phase, code, grid, times, wanted, backend)
 
-    def _remembers(self, world: World) -> bool:
-        """Whether the events of a world remember (see `AbstractEvents`)."""
-        flat = all(flat_at_rest(obstacle) for obstacle in world.obstacles)
-        simple = flat and not (world.frictional or world.pairs or world.joints)
-        return self.on_zeno == "rest" and not simple
-
     def _blocks(self, n_bodies: int, capacity: int, remembers: bool) -> CheckpointLayout:
         max_impacts = self.max_impacts
         if max_impacts is None and self.dt is None:
@@ -259,6 +247,16 @@ class EventDriven(AbstractMethod):
         return 4096 if self.on_zeno == "rest" else max(64, 16 * n_bodies)
 
     def events(self, system: System, dt: Float[Array, ""]) -> AbstractEvents:
+        events = self._events(system, dt)
+        if self.simultaneous == "together" and not events.remembers:
+            raise ValueError(
+                'simultaneous="together" needs on_zeno="rest", in a world with friction, pairs, '
+                "joints, obstacles other than half-spaces that stay, or bodies that stand on "
+                "different numbers of points: elsewhere impacts follow each other."
+            )
+        return events
+
+    def _events(self, system: System, dt: Float[Array, ""]) -> AbstractEvents:
         if system.contacts is None:
             return NoContacts(system) if system.joints is None else Jointed(system)
         tolerance = Tolerance(self.tolerance, self.penetration)
