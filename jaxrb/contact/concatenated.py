@@ -129,6 +129,7 @@ def all_contacts(
     obstacles: Sequence[AbstractShape | Moving],
     pairs: Sequence[tuple[int, int]],
     *,
+    obstacle_pairs: Sequence[tuple[int, int]] | None,
     pinned: Sequence[bool],
     args: Any,
     standing: bool,
@@ -139,8 +140,9 @@ def all_contacts(
 
     Args:
         bodies: those of one kind of shape next to each other.
-        obstacles: with which every body has contacts.
+        obstacles: that bodies can touch.
         pairs: of bodies that can touch, by their indices.
+        obstacle_pairs: the bodies and the obstacles that can touch; None: each the other.
         pinned: which bodies turn about a point.
         args: of the motions of obstacles.
         standing: whether contacts can last (see `HalfSpaceContacts.of`).
@@ -149,7 +151,7 @@ def all_contacts(
     Raises:
         ValueError: naming both, if the gap between two of the solids cannot be computed.
     """
-    sets = with_obstacles(bodies, obstacles, args, standing)
+    sets = with_obstacles(bodies, obstacles, obstacle_pairs, args, standing)
     if pairs:
         sets += _between(bodies, pairs, pinned, len(obstacles), standing)
     if limits is not None:

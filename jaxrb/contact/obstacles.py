@@ -7,13 +7,11 @@ each is a ball with a contact of its own, whose gap is the depth of its centre w
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -53,10 +51,9 @@ from .colliders import (
     PolytopeCollider,
     SphereCollider,
 )
-from .half_spaces import HalfSpaceContacts, largest_terms, place_above
 from .moving import Motions, Moving
 from .narrow_phase import may_fail, prepare
-from .of_some import ContactsOfSome
+from .planes import Plane, with_planes
 from .points import ContactPoints, Incidence, Points
 
 
@@ -177,44 +174,10 @@ class ObstacleContacts(AbstractContactSet):
         return Separation(apart - low, apart - reach(body).ball)
 
 
-class MovingHalfSpaceContacts(AbstractContactSet):
-    """The pairs of all bodies with half-spaces that move."""
-
-    planes: HalfSpaceContacts  # in the frames that move
-    motions: Motions
-
-    @property
-    def shape(self):
-        return self.planes.shape
-
-    @property
-    def partners(self):
-        return self.planes.partners
-
-    @property
-    def searched(self):
-        return self.planes.searched
-
-    def _find(self, t, phase):
-        position, turn = self.motions.poses(t)
-        normal = rotate(turn, self.planes.normal)
-        offset = self.planes.offset + dot(normal, position)
-        place = place_above(normal, offset, phase)
-        terms = largest_terms(normal, position) + jnp.abs(self.planes.offset)
-        place = place._replace(terms=place.terms + terms[None])
-        found = self.planes.found_above(place, normal, phase)
-        x, q = jax.tree.map(lambda leaf: leaf[:, None], (phase.position, phase.orientation))
-        each_part = self.motions.repeated(self.planes.n_parts)
-        surface = each_part.surface(t, x + rotate(q, found.point))
-        return dataclasses.replace(found, surface=surface)
-
-    def unproved(self):
-        return "obstacles that move"
-
-
 def with_obstacles(
     bodies: Sequence[RigidBody],
     obstacles: Sequence[AbstractShape | Moving],
+    pairs: Sequence[tuple[int, int]] | None,
     args: Any,
     standing: bool,
 ) -> list[AbstractContactSet]:
@@ -222,36 +185,26 @@ def with_obstacles(
 
     Args:
         bodies, obstacles, args, standing: as for `all_contacts`.
+        pairs: its `obstacle_pairs`.
 
     Raises:
         ValueError: naming both, if the gap of a body and an obstacle cannot be computed.
     """
-    # By whether they move.
-    planes: dict[bool, list[tuple[int, HalfSpace]]] = {False: [], True: []}
-    movers: list[Moving] = []
+    planes: list[Plane] = []
     kinds = Kinds()
     solids = [body.centered_shape() for body in bodies]
     parts = [solid.pieces() for solid in solids]
+    touched = _touched(len(bodies), len(obstacles), pairs)
     for number, mover, piece in _pieces(obstacles):
         place = f"World.obstacles[{number}]"
         if isinstance(piece, HalfSpace):
-            planes[mover is not None].append((number, piece))
-            movers += [] if mover is None else [mover]
-        else:
-            for body, (solid, own) in enumerate(zip(solids, parts, strict=True)):
+            planes.append(Plane(number, mover, piece))
+            continue
+        for body, (solid, own) in enumerate(zip(solids, parts, strict=True)):
+            if number in touched[body]:
                 for recipes in _recipes(solid, own, piece, place, standing):
                     kinds.add(recipes, ((body, number), mover), mover is None)
-    sets: list[AbstractContactSet] = []
-    for own in _alike(solids, standing):
-        few = [bodies[body] for body in own.bodies]
-        found: list[AbstractContactSet] = []
-        if planes[False]:
-            found.append(HalfSpaceContacts.of(few, planes[False], standing=standing))
-        if planes[True]:
-            moving = HalfSpaceContacts.of(few, planes[True], standing=standing)
-            found.append(MovingHalfSpaceContacts(moving, Motions.of(movers, args)))
-        all_here = len(few) == len(bodies)
-        sets += found if all_here else [ContactsOfSome(one, own) for one in found]
+    sets = with_planes(bodies, solids, planes, touched, args, standing)
     for colliders, contacts in kinds.stacked():
         each = (contact for contact in contacts for _ in range(n_points(colliders)))
         own, moved_by = zip(*each, strict=True)
@@ -260,15 +213,16 @@ def with_obstacles(
     return sets
 
 
-def _alike(solids: Sequence[AbstractSolid], standing: bool) -> list[Incidence]:
-    """Bodies whose contacts with planes are found together: all of them, or those that stand on as
-    many parts. To repeat a part changes no least gap, but is one more contact of those that share
-    a load."""
-    numbers = [len(solid.standing_parts()) if standing else 0 for solid in solids]
-    return [
-        Incidence(tuple(body for body, own in enumerate(numbers) if own == number))
-        for number in sorted(set(numbers))
-    ]
+def _touched(
+    n_bodies: int, n_obstacles: int, pairs: Sequence[tuple[int, int]] | None
+) -> list[frozenset[int]]:
+    """The numbers of the obstacles that each body can touch."""
+    if pairs is None:
+        return [frozenset(range(n_obstacles))] * n_bodies
+    found: list[set[int]] = [set() for _ in range(n_bodies)]
+    for body, obstacle in pairs:
+        found[body].add(obstacle)
+    return [frozenset(own) for own in found]
 
 
 def flat_at_rest(obstacle: AbstractShape | Moving) -> bool:

@@ -27,6 +27,9 @@ def describe_world(world: World) -> str:
     parts = [_counted(body.shape for body in world.bodies)]
     if world.obstacles:
         parts.append("over " + _obstacles(world))
+    if world.obstacle_pairs is not None:
+        number = len(world.obstacle_pairs)
+        parts.append(_number(number, "pair") + " of a body and an obstacle that can touch")
     if world.joints:
         parts.append("joints: " + _counted(world.joints))
     if len(world.bodies) > 1:

@@ -320,7 +320,10 @@ def _rests_as_it_hits(world: World) -> bool:
     A box stands on its corners. One that falls flat is hit at the middle of its face, once; of its
     corners one would be hit after the other, in the order of their numbers.
     """
-    shapes = [body.shape for body in world.bodies] if world.obstacles else []
+    touching = range(len(world.bodies)) if world.obstacles else ()
+    if world.obstacle_pairs is not None:
+        touching = {body for body, _ in world.obstacle_pairs}
+    shapes = [world.bodies[body].shape for body in touching]
     return all(len(shape.parts()) == len(shape.standing_parts()) for shape in shapes)
 
 

@@ -77,7 +77,7 @@ def joint_reactions(
         ValueError: if state or contacts do not fit the world, in number or in precision.
     """
     # Nothing touches but by `contacts`, and obstacles may take other arguments.
-    bare = dataclasses.replace(world, obstacles=(), pairs=(), pair_laws=())
+    bare = dataclasses.replace(world, obstacles=(), pairs=(), obstacle_pairs=None, pair_laws=())
     system, phase = build(bare, state, args, pivots=False)
     if system.joints is None:
         none = jnp.zeros((0, 3), state.position.dtype)

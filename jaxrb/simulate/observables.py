@@ -28,7 +28,8 @@ from .world import World
 def gaps(
     world: World, state: State, t: float | Float[Array, ""] = 0.0, args: Any = None
 ) -> Float[Array, "n_bodies n_obstacles"]:
-    """Signed distance of each body from each obstacle [m], negative when penetrating.
+    """Signed distance of each body from each obstacle [m], negative when penetrating; infinite
+    where `World.obstacle_pairs` leaves them out.
 
     It is known as `pair_gaps` says, an obstacle in place of the second body.
 
@@ -55,7 +56,7 @@ def pair_gaps(world: World, state: State) -> Float[Array, " n_pairs"]:
     contact. Where solids penetrate each other it is minus the depth, if that is small.
     """
     # Without obstacles, whose motions may take arguments.
-    world = dataclasses.replace(world, obstacles=(), pair_laws=())
+    world = dataclasses.replace(world, obstacles=(), obstacle_pairs=None, pair_laws=())
     system, phase = build(world, state)
     least = jnp.full((len(world.pairs),), jnp.inf, state.position.dtype)
     if not world.pairs:

@@ -40,8 +40,8 @@ class RESULTS(Codes):
     initial_penetration = (
         "A body penetrates an obstacle at the start, or another body: check position, quaternion "
         "and the obstacle's offset with jaxrb.gaps(world, state) and jaxrb.pair_gaps(world, "
-        "state). Bodies that may overlap are left out of World.pairs. Measured poses need "
-        "EventDriven(penetration=...). A joint with limits must be within them: see "
+        "state). What may overlap is left out of World.pairs and World.obstacle_pairs. Measured "
+        "poses need EventDriven(penetration=...). A joint with limits must be within them: see "
         "jaxrb.joint_coordinates(world, state)."
     )
     grazing = (

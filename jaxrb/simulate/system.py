@@ -127,6 +127,9 @@ def build(
     inertial = Inertial.of(bodies, dtype, pins, principal=principal)
     place = np.argsort(order)
     pairs = [(int(place[i]), int(place[j])) for i, j in world.pairs]
+    obstacle_pairs = world.obstacle_pairs
+    if obstacle_pairs is not None:
+        obstacle_pairs = [(int(place[body]), obstacle) for body, obstacle in obstacle_pairs]
     pinned = [pin is not None for pin in pins]
     in_rows = not pivots or world.joints_beyond_pins is not None
     joints = joint_rows(world, inertial) if in_rows else None
@@ -138,6 +141,7 @@ def build(
         bodies,
         world.obstacles,
         pairs,
+        obstacle_pairs=obstacle_pairs,
         pinned=pinned,
         args=args,
         standing=standing,
@@ -246,9 +250,10 @@ def _check_pinned_friction(world: World, contacts: AbstractContactSet) -> None:
         place = other - len(world.obstacles)
         if held[body] and (place < 0 or held[place]):
             what = f"obstacle {other}" if place < 0 else f"body {place}, which is pinned too,"
+            kept = "obstacle_pairs" if place < 0 else "pairs"
             raise ValueError(
                 f"World.contact_law: pinned body {body} can hit {what} without friction alone. Use "
-                "Frictionless laws, or leave the pair out of World.pairs."
+                f"Frictionless laws, or leave the pair out of World.{kept}."
             )
 
 

@@ -28,9 +28,9 @@ class World(eqx.Module):
 
     Attributes:
         bodies: at least one.
-        obstacles: shapes in the world's frame, immovable, or `Moving`; every body can hit every
-            one of them. Any solid, half-space or cavity (`Complement`, `Difference`) whose gap to
-            the bodies can be computed.
+        obstacles: shapes in the world's frame, immovable, or `Moving`. Any solid, half-space or
+            cavity (`Complement`, `Difference`) whose gap to the bodies that can hit it can be
+            computed.
         joints: any number of `Pin`, `Hinge`, `Universal`, `Gimbal`, `Slider`, `Planar`, `Weld` and
             `Distance`, between bodies and to the world. A flow by itself knows worlds whose joints
             are pins to the world, at most one for each body; others need
@@ -41,6 +41,9 @@ class World(eqx.Module):
         forces: on bodies, besides gravity; any number per body.
         pairs: indices of the bodies that can hit each other, i < j; by default all pairs but those
             that a joint ties together.
+        obstacle_pairs: (body, obstacle), the indices of each body and each obstacle that can hit
+            each other; by default None: every body can hit every obstacle. What is left out costs
+            nothing.
         pair_laws: laws of single pairs in place of `contact_law`; the last that fits holds. All
             laws of a world are of one kind, `Frictionless` ones besides.
 
@@ -55,6 +58,8 @@ class World(eqx.Module):
     contact_law: AbstractContactLaw
     forces: tuple[AbstractLoad, ...]
     pairs: tuple[tuple[int, int], ...] = eqx.field(static=True)
+    # Not a list of them all by default: of many bodies JAX would compare it in each call.
+    obstacle_pairs: tuple[tuple[int, int], ...] | None = eqx.field(static=True)
     pair_laws: tuple[PairLaw, ...]
 
     def __init__(
@@ -67,6 +72,8 @@ class World(eqx.Module):
         forces: Sequence[AbstractLoad] = (),
         pairs: Sequence[tuple[int, int]] | None = None,
         pair_laws: Sequence[PairLaw] = (),
+        *,
+        obstacle_pairs: Sequence[tuple[int, int]] | None = None,
     ):
         self.bodies = _instances(bodies, RigidBody, "World.bodies")
         if not self.bodies:
@@ -79,6 +86,7 @@ class World(eqx.Module):
         for load in self.forces:
             load.check_joints(self.joints)
         self.pairs = self._pairs(pairs)
+        self.obstacle_pairs = self._obstacle_pairs(obstacle_pairs)
         self.gravity = real_array(gravity, "World.gravity", (3,))
         require(self.gravity, "World.gravity", np.isfinite, "finite")
         self.contact_law = Frictionless() if contact_law is None else contact_law
@@ -94,13 +102,16 @@ class World(eqx.Module):
 
     def _check_laws(self):
         self._check_indices([special.body for special in self.pair_laws], "World.pair_laws")
-        pairs, n_obstacles = set(self.pairs), len(self.obstacles)
+        pairs, with_obstacles = set(self.pairs), set(self.obstacle_pairs or ())
         for special in self.pair_laws:
-            if special.obstacle is not None and special.obstacle >= n_obstacles:
-                raise ValueError(
-                    f"World.pair_laws: there is no obstacle {special.obstacle}; the world has "
-                    f"{n_obstacles}."
-                )
+            if special.obstacle is not None:
+                self._check_obstacle(special.obstacle, "World.pair_laws")
+                pair = special.body, special.obstacle
+                if self.obstacle_pairs is not None and pair not in with_obstacles:
+                    raise ValueError(
+                        f"World.pair_laws: body {special.body} and obstacle {special.obstacle} "
+                        "are none of World.obstacle_pairs."
+                    )
             if special.other is not None and special.bodies not in pairs:
                 raise ValueError(
                     f"World.pair_laws: the bodies {special.bodies} are none of World.pairs."
@@ -136,12 +147,7 @@ class World(eqx.Module):
             return tuple(pair for pair in every if pair not in tied)
         found = {}  # keys in their order
         for pair in pairs:
-            try:
-                i, j = sorted(operator.index(number) for number in pair)
-            except (TypeError, ValueError) as error:
-                raise ValueError(
-                    f"World.pairs must hold pairs of indices such as (0, 1); got {pair!r}."
-                ) from error
+            i, j = sorted(_indices(pair, "World.pairs"))
             if i == j or i < 0 or (i, j) in found:
                 raise ValueError(
                     f"World.pairs must hold pairs of different bodies, each once; got {pair!r}."
@@ -149,6 +155,32 @@ class World(eqx.Module):
             found[i, j] = None
         self._check_indices([j for _, j in found], "World.pairs")
         return tuple(found)
+
+    def _obstacle_pairs(
+        self, pairs: Sequence[tuple[int, int]] | None
+    ) -> tuple[tuple[int, int], ...] | None:
+        if pairs is None:
+            return None
+        name = "World.obstacle_pairs"
+        found = {}  # keys in their order
+        for pair in pairs:
+            body, obstacle = _indices(pair, name)
+            if body < 0 or obstacle < 0 or (body, obstacle) in found:
+                raise ValueError(
+                    f"{name} must hold pairs of a body and an obstacle, each once; got {pair!r}."
+                )
+            found[body, obstacle] = None
+        self._check_indices([body for body, _ in found], name)
+        for _, obstacle in found:
+            self._check_obstacle(obstacle, name)
+        every = len(found) == len(self.bodies) * len(self.obstacles)
+        return None if every else tuple(found)
+
+    def _check_obstacle(self, obstacle: int, name: str):
+        if obstacle >= len(self.obstacles):
+            raise ValueError(
+                f"{name}: there is no obstacle {obstacle}; the world has {len(self.obstacles)}."
+            )
 
     def _check_indices(self, indices: Sequence[int], name: str):
         if any(body >= len(self.bodies) for body in indices):
@@ -188,6 +220,17 @@ class World(eqx.Module):
                 return f"{name} is one more Pin of body {joint.body}"
             held.add(joint.body)
         return None
+
+
+def _indices(pair: Any, name: str) -> tuple[int, int]:
+    """A pair of indices, as it was given."""
+    try:
+        first, second = (operator.index(number) for number in pair)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"{name} must hold pairs of indices such as (0, 1); got {pair!r}."
+        ) from error
+    return first, second
 
 
 def _instances(values, kind: Any, name: str) -> tuple:

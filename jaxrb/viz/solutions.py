@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, Any, Literal
 
 import equinox as eqx
@@ -117,10 +118,12 @@ def plot_gaps(world: World, sol: Solution, *, args: Any = None, ax: Axes | None 
 
     time, states = _saved(sol)
     with_obstacles, of_pairs = _gaps(world, states, time, args)
+    listed = world.obstacle_pairs
+    if listed is None:
+        listed = product(range(len(world.bodies)), range(len(world.obstacles)))
     curves = {
         f"body {body}, obstacle {obstacle}": with_obstacles[:, body, obstacle]
-        for body in range(len(world.bodies))
-        for obstacle in range(len(world.obstacles))
+        for body, obstacle in listed
     }
     curves |= {f"bodies {i}, {j}": of_pairs[:, k] for k, (i, j) in enumerate(world.pairs)}
     if not curves:

@@ -62,6 +62,7 @@ def test_worlds(tmp_path):
         contact_law=rb.Coulomb(0.4, 0.8, rb.Poisson()),
         forces=[rb.ConstantForce(3, (1.0, 0.0, 0.0))],
         pairs=[(0, 1), (2, 5)],
+        obstacle_pairs=[(4, 1), (0, 0), (3, 1)],
         pair_laws=[
             rb.PairLaw(rb.Frictionless(0.5), 0, other=1),
             rb.PairLaw(rb.Coulomb(0.1, 1.0, rb.Poisson()), 4, obstacle=1),

@@ -41,6 +41,14 @@ def balls():
     return world, rb.State(position, upright, still, still), rb.LGVCI(0.01, on_zeno="stop"), 1.0
 
 
+def balls_and_shelf():
+    """The same balls, of which one falls through a shelf and another does not see the plane."""
+    world, states, method, t1 = balls()
+    obstacles = [rb.HalfSpace(), rb.HalfSpace((0, 0, 1.0), 0.5)]
+    pairs = [(0, 1), (1, 0), (2, 0), (2, 1)]
+    return rb.World(world.bodies, obstacles, obstacle_pairs=pairs), states, method, t1
+
+
 def box():
     world, states, method, t1 = case_1()
     body = rb.RigidBody(rb.Box((0.5, 0.4, 0.3)))
@@ -79,6 +87,7 @@ SCENES = {
     "directors": lambda: with_flow(rb.DirectorEnergyMomentum()),
     "box": box,
     "balls": balls,
+    "balls and shelf": balls_and_shelf,
     "stepped": stepped,
 }
 MARKS = dict.fromkeys(SCENES, pytest.mark.slow)
