@@ -10,17 +10,17 @@ import numpy as np
 
 from ..bodies import AbstractLoad, ConstantForce, RigidBody
 from ..impact import AbstractContactLaw, Coulomb, Frictionless
-from ..shapes import HalfSpace
+from ..shapes import AbstractSolid, HalfSpace
 from ..simulate import PairLaw, World
 from .actuators import motors
 from .collision_filter import Contacts, Friction, Touch
 from .equalities import equalities
-from .geoms import geom_kind, group_shape, half_space, inertia_ellipsoid, is_solid
+from .geoms import geom_kind, group_shape, inertia_ellipsoid, is_solid, obstacle
 from .joints import NamedJoint, tree_joints
 from .kinematics import Kinematics
 from .report import Losses
 from .unsupported import name_of
-from .welded_groups import Group, moving_groups
+from .welded_groups import Group, fixed_places, moving_groups
 
 
 class Assembly(NamedTuple):
@@ -30,7 +30,7 @@ class Assembly(NamedTuple):
     bodies: list[RigidBody]
     joints: list[NamedJoint]
     forces: list[AbstractLoad]
-    obstacles: list[HalfSpace]
+    obstacles: list[HalfSpace | AbstractSolid]
     gravity: np.ndarray  # [m/s^2]
     # The friction of each contact: of a body and an obstacle, and of two bodies.
     at_obstacles: dict[tuple[int, int], Friction]
@@ -60,6 +60,7 @@ class Assembly(NamedTuple):
             self.forces,
             pairs=list(self.at_bodies),
             pair_laws=special,
+            obstacle_pairs=list(self.at_obstacles),
         )
 
 
@@ -68,31 +69,28 @@ def assemble(mujoco: Any, model: Any, law_given: bool, losses: Losses) -> Assemb
 
     With `law_given` the friction of the model counts for nothing.
     """
-    data = mujoco.MjData(model)
-    mujoco.mj_kinematics(model, data)
     groups = moving_groups(mujoco, model, losses)
     contacts = Contacts(mujoco, model, law_given, losses)
     geoms, fixed = _owned_geoms(model, groups)
     touching = _touching_geoms(geoms, fixed, contacts)
-    planes = _planes(mujoco, model, fixed, touching, losses)
-    bodies, used = [], []
-    for group, own in zip(groups, geoms, strict=True):
-        seen = [geom for geom in own if geom in touching]
-        bodies.append(_body(mujoco, model, group, own, seen, losses))
-        used.append(seen)
-        if planes and not seen:
-            losses.lost("body", group.name, "touches no plane, but every body hits every obstacle")
+    obstacles = _obstacles(mujoco, model, fixed, touching, losses)
+    used = [[geom for geom in own if geom in touching] for own in geoms]
+    bodies = [
+        _body(mujoco, model, group, own, seen, losses)
+        for group, own, seen in zip(groups, geoms, used, strict=True)
+    ]
     gravity = np.array(model.opt.gravity)
     if model.opt.disableflags & mujoco.mjtDisableBit.mjDSBL_GRAVITY:
         gravity = np.zeros(3)
     names = tuple(group.name for group in groups)
-    at_bodies = _at_bodies(names, used, contacts, losses)
-    at_obstacles = {}
-    for i, name in enumerate(names if planes else ()):
-        found = contacts.between(used[i], [[plane] for plane in planes])
-        for k, (plane, touch) in enumerate(zip(planes, found, strict=True)):
-            both = f"{name} and {name_of(model, 'geom', plane)}"
-            at_obstacles[i, k] = _one(touch, both, "every body hits every obstacle", losses)
+    things = [_Thing(name, own) for name, own in zip(names, used, strict=True)]
+    solids = [_Thing(name_of(model, "geom", geom), [geom]) for geom in obstacles]
+    at_obstacles, at_bodies = {}, {}
+    for i, thing in enumerate(things):
+        for k, friction in _frictions(thing, solids, contacts, losses):
+            at_obstacles[i, k] = friction
+        for j, friction in _frictions(thing, things[i + 1 :], contacts, losses):
+            at_bodies[i, i + 1 + j] = friction
     joints = tree_joints(mujoco, model, groups, losses)
     joints += equalities(mujoco, model, groups, losses)
     return Assembly(
@@ -103,7 +101,7 @@ def assemble(mujoco: Any, model: Any, law_given: bool, losses: Losses) -> Assemb
             *_lifts(model, groups, gravity, losses),
             *motors(mujoco, model, joints, losses),
         ],
-        obstacles=[half_space(data, plane) for plane in planes],
+        obstacles=list(obstacles.values()),
         gravity=gravity,
         at_obstacles=at_obstacles,
         at_bodies=at_bodies,
@@ -137,35 +135,41 @@ def _touching_geoms(geoms: list[list[int]], fixed: list[int], contacts: Contacts
     return found
 
 
-def _at_bodies(
-    names: tuple[str, ...],
-    used: list[list[int]],
-    contacts: Contacts,
-    losses: Losses,
-) -> dict[tuple[int, int], Friction]:
-    """The friction of each two bodies that touch."""
-    found = {}
-    for i, own in enumerate(used):
-        later = [j for j in range(i + 1, len(used)) if used[j]]
-        for j, touch in zip(later, contacts.between(own, [used[j] for j in later]), strict=True):
-            if not touch.touching:
-                continue
-            both = f"{names[i]} and {names[j]}"
-            found[i, j] = _one(touch, both, "bodies touch as a whole", losses)
-    return found
+class _Thing(NamedTuple):
+    """A body or an obstacle, and its geoms that can touch something."""
+
+    name: str
+    geoms: list[int]
 
 
-def _planes(mujoco: Any, model: Any, fixed: list[int], touching: set[int], losses: Losses):
-    planes = []
+def _frictions(
+    one: _Thing, others: list[_Thing], contacts: Contacts, losses: Losses
+) -> list[tuple[int, Friction]]:
+    """The numbers of the others that a body touches, and their friction."""
+    seen = [k for k, other in enumerate(others) if one.geoms and other.geoms]
+    touches = contacts.between(one.geoms, [others[k].geoms for k in seen])
+    return [
+        (k, _one(touch, f"{one.name} and {others[k].name}", losses))
+        for k, touch in zip(seen, touches, strict=True)
+        if touch.touching
+    ]
+
+
+def _obstacles(
+    mujoco: Any, model: Any, fixed: list[int], touching: set[int], losses: Losses
+) -> dict[int, HalfSpace | AbstractSolid]:
+    """The obstacles, by the geoms that they are."""
+    places, found = fixed_places(model), {}
     for geom in fixed:
         kind, name = geom_kind(mujoco, model, geom), name_of(model, "geom", geom)
         if geom not in touching:
             losses.harmless("geom", name, f"{kind} fixed in the world that nothing touches")
-        elif kind == "plane":
-            planes.append(geom)
+        elif kind == "plane" or is_solid(kind):
+            place = places[int(model.geom_bodyid[geom])]
+            found[geom] = obstacle(mujoco, model, geom, place, losses)
         else:
-            losses.lost("geom", name, f"{kind} fixed in the world; obstacles are planes alone")
-    return planes
+            losses.lost("geom", name, f"a fixed {kind} is not known")
+    return found
 
 
 def _body(
@@ -189,16 +193,15 @@ def _body(
     return RigidBody(shape, mass, principal if diagonal else inertia)
 
 
-def _one(touch: Touch, name: str, rule: str, losses: Losses) -> Friction:
-    """The one friction of two bodies, or of one and an obstacle, that touch by this rule."""
-    if not touch.touching:
-        losses.lost("contact", name, f"excluded, but {rule}")
-    elif touch.apart:
-        losses.lost("contact", name, f"some of their geoms touch, others do not, but {rule}")
+def _one(touch: Touch, name: str, losses: Losses) -> Friction:
+    """The one friction of two bodies, or of one and an obstacle, that touch."""
+    if touch.apart:
+        why = "some of their geoms touch, others do not, but bodies touch as a whole"
+        losses.lost("contact", name, why)
     if len(touch.frictions) > 1:
         different = ", ".join(map(str, touch.frictions))
         losses.lost("contact", name, f"its geoms have different friction: {different}")
-    return max(touch.frictions, default=Friction())
+    return max(touch.frictions)
 
 
 def _law(friction: Friction, restitution: float) -> AbstractContactLaw:

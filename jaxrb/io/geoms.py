@@ -72,10 +72,15 @@ def inertia_ellipsoid(group: Group) -> AbstractSolid:
     return _placed(Ellipsoid(semi_axes), Pose(np.zeros(3), Rotation.from_matrix(axes)))
 
 
-def half_space(data: Any, geom: int) -> HalfSpace:
-    """The obstacle of a plane, whose z-axis points out of it."""
-    normal = np.array(data.geom_xmat[geom]).reshape(3, 3)[:, 2]
-    return HalfSpace(normal, normal @ data.geom_xpos[geom])
+def obstacle(
+    mujoco: Any, model: Any, geom: int, body: Pose, losses: Losses
+) -> HalfSpace | AbstractSolid:
+    """The half-space or the solid of a geom on a body that is fixed at a pose in the world."""
+    pose = body.then(Pose.of(model.geom_pos[geom], model.geom_quat[geom]))
+    if geom_kind(mujoco, model, geom) == "plane":  # its z-axis points out of it
+        normal = pose.turn.apply([0.0, 0.0, 1.0])
+        return HalfSpace(normal, normal @ pose.position)
+    return _solid(mujoco, model, geom, pose, losses)
 
 
 def _solid(mujoco: Any, model: Any, geom: int, pose: Pose, losses: Losses) -> AbstractSolid:

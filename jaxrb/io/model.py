@@ -137,12 +137,14 @@ def load_model(
       the centre of mass, and shapes and the full inertia tensor are about it.
     - Geoms that touch something make the shape: spheres, ellipsoids, boxes, capsules, cylinders
       and meshes; several make a `Union`. A body that touches nothing gets the shape of its visual
-      geoms, without any an ellipsoid of its inertia. Planes fixed in the world are obstacles.
+      geoms, without any an ellipsoid of its inertia. Planes and solids of these kinds that are
+      fixed in the world and touch something are obstacles, each geom one.
     - A mesh is its convex hull, as in MuJoCo, of vertices that MuJoCo rounds to float32; the
       report says which meshes are not convex.
-    - Which bodies touch follows from contype, conaffinity, `exclude` and `pair`; a body and the one
-      that carries it do not, unless a `pair` says so. Contacts are rigid: solref, solimp and the
-      solver's options count for nothing.
+    - Which bodies and obstacles touch follows from contype, conaffinity, `exclude` and `pair`; a
+      body and the one that carries it do not, unless a `pair` says so, but all may touch what is
+      fixed. Bodies touch as a whole: all geoms of a body that touch something, or none. Contacts
+      are rigid: solref, solimp and the solver's options count for nothing.
     - MuJoCo has no coefficient of restitution, so it is an argument, and the report says what
       was assumed without it. Sliding friction is `Coulomb`'s mu, by MuJoCo's rule the larger of
       the two geoms' (or that of the one with the higher priority), in a `PairLaw` where it
@@ -171,8 +173,8 @@ def load_model(
         ImportError: if MuJoCo is not installed.
         ValueError: if the file is not understood, has nothing that moves, or, if `strict`, holds
             what would change the motion and jaxrb does not know: other joints, actuators and
-            constraints, obstacles that are no planes, tendons and so on; or if both `restitution`
-            and `contact_law` are given.
+            constraints, height fields, tendons and so on; or if both `restitution` and
+            `contact_law` are given.
     """
     if restitution is not None and contact_law is not None:
         raise ValueError("Give restitution=... or contact_law=..., which holds its own; got both.")
