@@ -121,3 +121,20 @@ def test_flights_are_proved_beside_bodies_that_lie():
     np.testing.assert_allclose(times[1], times[0], atol=1e-9)
     for a, b in zip(jax.tree.leaves(proved.final), jax.tree.leaves(looked.final), strict=True):
         np.testing.assert_allclose(a, b, atol=1e-8)
+
+
+def test_impacts_of_such_bodies_can_be_resolved_together():
+    """Without friction, where those of bodies that stand on as many parts follow each other."""
+    method = rb.EventDriven(rb.LieVariational(), 0.01, on_zeno="rest", simultaneous="together")
+    ball, rod = rb.RigidBody(rb.Sphere(0.1), 1.0), rb.RigidBody(rb.Capsule(0.1, 0.2), 1.0)
+    still, turns = np.zeros((2, 3)), np.tile([1.0, 0, 0, 0], (2, 1))
+    state = rb.State([[0, 0, 1.0], [3.0, 0, 1.0]], turns, still, still)
+
+    def events(bodies):
+        world = rb.World(bodies, [rb.HalfSpace()], contact_law=rb.Frictionless(0.5), pairs=())
+        system, _ = method.build(world, state, None)
+        return method.events(system, jnp.asarray(0.01))
+
+    assert events([ball, rod]).remembers
+    with pytest.raises(ValueError, match='simultaneous="together" needs'):
+        events([ball, ball])
