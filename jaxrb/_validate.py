@@ -137,6 +137,13 @@ def one_of(value: Any, allowed: tuple[str | None, ...], name: str) -> Any:
     return value
 
 
+def true_or_false(value: Any, name: str) -> bool:
+    """`value` as a bool; raises `ValueError` if it is anything else."""
+    if not isinstance(value, bool | np.bool_):
+        raise ValueError(f"{name} must be True or False; got {value!r}.")
+    return bool(value)
+
+
 def step_size(value: Any) -> float | Float[Array, ""]:
     """`value` as a Python number if it is known, else as it is traced; positive.
 

@@ -14,6 +14,7 @@ from .._validate import (
     positive_count,
     positive_number,
     step_size,
+    true_or_false,
 )
 from ..flows import LieVariational
 from ..impact import Coulomb, Frictionless, Moreau
@@ -23,7 +24,7 @@ from .differentiate import CheckpointLayout
 from .event_driven import EventDriven, for_flow
 from .fly import fly
 from .method import AbstractMethod
-from .stepped_events import AbstractScheme, SteppedContacts, Theta, Variational
+from .stepped_events import AbstractScheme, Projected, SteppedContacts, Theta, Variational
 from .system import build
 from .trial import Plan
 
@@ -106,6 +107,7 @@ class MoreauJean(AbstractMethod):
     max_iterations: int = eqx.field(static=True)
     penetration: float = eqx.field(static=True)
     residual: float | None = eqx.field(static=True)
+    projection: bool = eqx.field(static=True)
 
     def __init__(
         self,
@@ -119,6 +121,7 @@ class MoreauJean(AbstractMethod):
         max_iterations: int = 30,
         penetration: float = 0.0,
         residual: float | None = None,
+        projection: bool = False,
     ):
         if dt is None:
             raise ValueError(
@@ -152,6 +155,12 @@ class MoreauJean(AbstractMethod):
             raise ValueError(
                 'residual is of impacts="stepped": located impacts cannot be found beside contacts '
                 "that are held less exactly."
+            )
+        self.projection = true_or_false(projection, "projection")
+        if self.projection and self.impacts == "located":
+            raise ValueError(
+                'projection is of impacts="stepped": where impacts are located no body penetrates '
+                "what it hits, and nothing is left to project."
             )
 
     def chosen(self, world):
@@ -200,8 +209,8 @@ class MoreauJean(AbstractMethod):
 
     @property
     def _scheme(self) -> AbstractScheme:
-        rule = _SCHEMES[self.scheme]
-        if rule is None:
-            return Variational()
-        implicit, follows = rule
-        return Theta(Rule(self.theta, implicit, follows, self.max_iterations))
+        rule, scheme = _SCHEMES[self.scheme], Variational()
+        if rule is not None:
+            implicit, follows = rule
+            scheme = Theta(Rule(self.theta, implicit, follows, self.max_iterations))
+        return Projected(scheme) if self.projection else scheme

@@ -15,6 +15,7 @@ from ..flows import AbstractFlow
 from ..stepping.held_step import Impulses
 from ..stepping.joined_step import Joined, joined_step
 from ..stepping.moreau_step import Stepped, Struck, Surroundings, moreau_step
+from ..stepping.projection import Projection, project
 from ..stepping.put_right import no_shift
 from ..stepping.scene import Scene
 from ..stepping.theta_step import Moved, Rule, theta_step
@@ -95,6 +96,27 @@ class Theta(AbstractScheme):
 
     def step(self, flow, t, duration, phase, before, around, known):
         return theta_step(self.rule, flow, t, duration, phase, before, around, known)
+
+
+class Projected(AbstractScheme):
+    """A scheme at the end of whose steps bodies are moved out of what they have penetrated."""
+
+    scheme: AbstractScheme
+
+    def allowed(self, dtype):
+        return self.scheme.allowed(dtype)
+
+    def scene(self, system):
+        return self.scheme.scene(system)
+
+    def nothing(self, scene, t, phase):
+        return self.scheme.nothing(scene, t, phase), Projection.nothing(t, phase, scene)
+
+    def step(self, flow, t, duration, phase, before, around, known):
+        own, projection = (None, None) if known is None else known
+        step = self.scheme.step(flow, t, duration, phase, before[0], around, own)
+        step, projection = project(flow, t + duration, duration, step, around, projection)
+        return step._replace(found=(step.found, projection))
 
 
 class Carried(eqx.Module):

@@ -79,7 +79,7 @@ def joined_step(
     residual = jax.lax.stop_gradient(jnp.maximum(residual, step.residual))
     contact = struck.contact + step.contact
     found, lost = Joined(struck, step.impulses), jnp.any(jnp.isnan(rows.gap))
-    return Stepped(step.phase, found, contact, step.error, residual, step.work, lost)
+    return Stepped(step.phase, found, contact, step.error, residual, step.work, lost, closed)
 
 
 def _speed(rows: ContactRows, phase: Phase, scene: Scene) -> Float[Array, " n_contacts"]:

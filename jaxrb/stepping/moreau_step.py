@@ -108,6 +108,7 @@ class Stepped(NamedTuple):
     residual: Float[Array, ""]  # of the cone problems; it has no derivative
     work: Float[Array, ""] | None  # of loads without a potential [J]
     lost: Bool[Array, ""]  # whether the closest point of a contact was not found
+    active: Bool[Array, " n_contacts"]  # which contacts took part
 
 
 def moreau_step(
@@ -162,7 +163,8 @@ def moreau_step(
     error = jnp.maximum(jnp.maximum(early, late), kick.error)
     work = None if dynamics.conservative else kick.work
     lost = jnp.any(jnp.isnan(rows.gap))
-    return Stepped(end, found, contact, error, jax.lax.stop_gradient(residual), work, lost)
+    residual = jax.lax.stop_gradient(residual)
+    return Stepped(end, found, contact, error, residual, work, lost, active)
 
 
 def _redundant(rows: ContactRows, active) -> Bool[Array, " n_contacts"]:

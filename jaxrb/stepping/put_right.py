@@ -10,9 +10,10 @@ import dataclasses
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from ..bodies import Inertial, Phase
+from ..contact import AbstractContacts
 from ..flows import AbstractFlow
 from ..math import dot, zeros_like
 from .contact_rows import ContactRows, pushed
@@ -23,7 +24,7 @@ from .scene import Impulse, Scene
 
 def no_shift(scene: Scene, phase: Phase) -> Impulses:
     """No impulses by which joints are put right."""
-    none = _alone(scene).nothing(ContactRows.of((), phase))
+    none = alone(scene).nothing(ContactRows.of((), phase))
     return Impulses.nothing(none)
 
 
@@ -47,19 +48,45 @@ def put_right(
         known: these, if they have been found before.
         scene: masses and joints.
     """
+    scene, none_held = alone(scene), jnp.zeros(0, bool)
+    return moved_from_rest(flow, t, duration, phase, None, none_held, before, known, scene)
+
+
+def moved_from_rest(
+    flow: AbstractFlow,
+    t,
+    duration,
+    phase: Phase,
+    contacts: AbstractContacts | None,
+    held: Bool[Array, " n_contacts"],
+    before: Impulses,
+    known: Impulses | None,
+    scene: Scene,
+) -> HeldStep:
+    """The phase after impulses of joints and contacts that act on bodies at rest, with the momenta
+    that it had but for the rates of joints.
+
+    Args:
+        flow, t, duration, phase, before, known: as of `put_right`.
+        contacts: there; None where nothing can touch.
+        held: which of them take part.
+        scene: masses, joints and contacts, and nothing else.
+    """
     at_rest = dataclasses.replace(
         phase,
         linear_momentum=zeros_like(phase.linear_momentum),
         angular_momentum=zeros_like(phase.angular_momentum),
     )
-    alone, none_held, closed = _alone(scene), jnp.zeros(0, bool), jnp.zeros_like(duration)
-    moved = held_step(flow, t, duration, at_rest, None, none_held, before, alone, closed, known)
+    closed = jnp.zeros_like(duration)
+    moved = held_step(flow, t, duration, at_rest, contacts, held, before, scene, closed, known)
     there = dataclasses.replace(
         moved.phase,
         linear_momentum=phase.linear_momentum,
         angular_momentum=phase.angular_momentum,
     )
-    end, missed = _without_rates(there, alone)
+    if scene.joints is None:
+        return moved._replace(phase=there)
+    end, missed = _without_rates(there, dataclasses.replace(scene, contacts=None))
     return moved._replace(phase=end, residual=jnp.maximum(moved.residual, missed))
 
 
@@ -107,7 +134,7 @@ def _without_rates(phase: Phase, scene: Scene) -> tuple[Phase, Float[Array, ""]]
     return pushed(phase, problem.momentum(*linearized.impulses(x)), inertial), missed
 
 
-def _alone(scene: Scene) -> Scene:
+def alone(scene: Scene) -> Scene:
     """The bodies and their joints without contacts, loads, dry friction and rotors."""
     still = zeros_like(scene.dynamics.gravity)
     dynamics = dataclasses.replace(
