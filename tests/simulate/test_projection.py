@@ -1,0 +1,237 @@
+"""Bodies that are moved out of what they penetrate: closed forms of the closest place, differences,
+and what does not change."""
+
+from itertools import combinations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from helpers import before_releases, differences, quick_jit
+from scipy.optimize import minimize_scalar
+
+import jaxrb as rb
+
+G = 9.81
+RADIUS = 0.5
+UPRIGHT = (1.0, 0.0, 0.0, 0.0)
+THETA = ["implicit", "nearly_implicit", "semi_explicit"]
+ALL = ["variational", *THETA]
+
+
+def stepped(dt=0.01, scheme="variational", **options):
+    return rb.MoreauJean(dt, scheme=scheme, impacts="stepped", **options)
+
+
+def balls_at(places, velocities=None):
+    """The state of bodies that do not turn."""
+    still = jnp.zeros_like(places)
+    upright = jnp.broadcast_to(jnp.asarray(UPRIGHT, places.dtype), (*places.shape[:1], 4))
+    return rb.State(places, upright, still if velocities is None else velocities, still)
+
+
+def drop(method, restitution, dtype=float):
+    """A ball that falls on a plane, in 100 steps of 0.01 s: heights of its lowest point, velocities
+    and energies."""
+    law = rb.Frictionless(restitution)
+    world = rb.World([rb.RigidBody(rb.Sphere(RADIUS))], [rb.HalfSpace()], contact_law=law)
+    velocity = jnp.array([[0.3, 0, -1.0]], dtype)
+    start = balls_at(jnp.array([[0, 0, 1.0]], dtype), velocity)
+    sol = rb.simulate(world, start, method, 1.0, save=rb.SaveAt(every=1), throw=False)
+    energy = jax.vmap(lambda state: rb.energy(world, state))(sol.states)
+    height = sol.states.position[:, 0, 2] - RADIUS
+    return sol.result, height, sol.states.velocity[:, 0, 2], energy
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["variational", *before_releases(*THETA)])
+def test_a_ball_that_lands_lies_on_the_plane(scheme):
+    """Without projection it stays as deep as it was found, up to half of its speed times dt."""
+    depths = []
+    for projection in (False, True):
+        method = stepped(scheme=scheme, projection=projection)
+        result, height, speed, _ = quick_jit(lambda e, m=method: drop(m, e))(jnp.zeros(()))
+        assert result == rb.RESULTS.successful
+        # What has not struck yet may be half a step below the plane.
+        landed = np.asarray(speed) > -1e-9
+        assert landed.sum() > 50
+        depths.append(-np.min(np.asarray(height)[landed]))
+        np.testing.assert_allclose(np.asarray(height)[landed][-1], -depths[-1], rtol=0, atol=1e-12)
+    assert 1e-3 < depths[0] < 0.5 * 0.01 * 4.0
+    assert depths[1] <= 1e-12
+
+
+@pytest.mark.slow
+def test_elastic_bounces_are_as_they_were():
+    """What bounces leaves by itself; lifted, it would gain energy in each bounce."""
+
+    def run(projection):
+        _, *found = quick_jit(lambda e: drop(stepped(projection=projection), e))(jnp.ones(()))
+        return np.asarray(found)
+
+    plain, (height, speed, energy) = run(False), run(True)
+    np.testing.assert_array_equal([height, speed, energy], plain)
+    assert np.min(height) < -1e-3 and np.ptp(np.sign(speed)) == 2
+    np.testing.assert_allclose(energy, energy[0], rtol=1e-12)
+
+
+@pytest.mark.slow
+def test_a_ball_lands_in_single_precision():
+    """Gaps are as exact as numbers of the size of the radius, 2^-25 of which is 1.5e-8 m."""
+    run = quick_jit(lambda e: drop(stepped(projection=True), e, jnp.float32))
+    result, height, speed, _ = run(jnp.zeros((), jnp.float32))
+    assert result == rb.RESULTS.successful and height.dtype == jnp.float32
+    landed = np.asarray(speed) > -1e-3
+    assert landed.sum() > 50 and np.min(np.asarray(height)[landed]) >= -5e-7
+
+
+ANGLES = np.array([0.7, -0.4, -1.2])
+NORMALS = np.stack([np.sin(ANGLES), 0 * ANGLES, np.cos(ANGLES)], axis=1)
+
+
+def in_wedge(place, normals=NORMALS, method=None):
+    """Where a ball at rest is after a step, between planes through the origin."""
+    world = rb.World(
+        [rb.RigidBody(rb.Sphere(RADIUS), 2.5)],
+        [rb.HalfSpace(tuple(normal)) for normal in normals],
+        gravity=(0.0, 0.0, 0.0),
+        contact_law=rb.Coulomb(0.4, 0.0),
+    )
+    method = stepped(penetration=1.0, projection=True) if method is None else method
+    sol = rb.simulate(world, balls_at(place[None]), method, 0.01, throw=False)
+    return sol.result, sol.final.position[0]
+
+
+def closest_place(place, normals=NORMALS):
+    """The closest centre from which no plane is nearer than the radius: of all sets of planes that
+    may touch, the place on these that is outside of the others and is pushed by each."""
+    depths = RADIUS - normals @ place
+    for size in range(len(normals) + 1):
+        for chosen in map(list, combinations(range(len(normals)), size)):
+            own = normals[chosen]
+            push = np.linalg.lstsq(own @ own.T, depths[chosen], rcond=None)[0]
+            moved = place + own.T @ push
+            if (push >= -1e-14).all() and (normals @ moved >= RADIUS - 1e-12).all():
+                return moved
+    raise AssertionError
+
+
+@pytest.fixture(scope="module")
+def places():
+    """Of a ball, in and out of any of three planes."""
+    random = np.random.default_rng(5)
+    return random.uniform([-1.0, -0.5, 0.2], [0.2, 0.5, 1.4], (24, 3))
+
+
+@pytest.mark.slow
+def test_a_ball_in_a_wedge_goes_to_the_closest_place(places):
+    """And a batch of them is each alone."""
+    results, found = quick_jit(jax.vmap(in_wedge))(jnp.asarray(places))
+    assert (results._value == rb.RESULTS.successful._value).all()
+    expected = np.array([closest_place(place) for place in places])
+    moved = np.linalg.norm(expected - places, axis=1)
+    touching = np.abs(expected @ NORMALS.T - RADIUS) < 1e-12
+    assert set(touching.sum(axis=1)) >= {0, 1, 2} and moved.max() > 0.1
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+    alone = quick_jit(in_wedge)
+    for place, one in list(zip(places, found, strict=True))[:6]:
+        np.testing.assert_allclose(alone(jnp.asarray(place))[1], one, rtol=0, atol=1e-12)
+
+
+@pytest.mark.slow
+def test_a_gap_narrower_than_the_ball_ends_the_run():
+    """No place between two planes, 0.9 m apart, is one for a ball of 1 m."""
+    slot = [rb.HalfSpace(), rb.HalfSpace((0.0, 0.0, -1.0), -0.9)]
+    world = rb.World([rb.RigidBody(rb.Sphere(RADIUS))], slot, contact_law=rb.Frictionless(0.0))
+    start = balls_at(jnp.array([[0.0, 0.0, 0.47]]))
+
+    def run(projection):
+        method = stepped(penetration=0.2, projection=projection)
+        return rb.simulate(world, start, method, 0.05, throw=False).result
+
+    assert quick_jit(lambda: run(False))() == rb.RESULTS.successful
+    assert quick_jit(lambda: run(True))() == rb.RESULTS.held_contacts_not_solved
+
+
+def overlapping(x):
+    """Two balls that overlap, at rest: their places after a step, from masses, radii, the depth and
+    the direction."""
+    masses, radii, depth, direction = x[:2], x[2:4], x[4], x[5:]
+    bodies = [rb.RigidBody(rb.Sphere(r), m) for r, m in zip(radii, masses, strict=True)]
+    world = rb.World(bodies, gravity=(0.0, 0.0, 0.0), contact_law=rb.Coulomb(0.4, 0.0))
+    direction = direction / jnp.sqrt(jnp.sum(direction**2))
+    places = jnp.stack([0 * direction, (radii[0] + radii[1] - depth) * direction])
+    method = stepped(penetration=1.0, projection=True)
+    sol = rb.simulate(world, balls_at(places), method, 0.01, throw=False)
+    return sol.final.position, sol.successful
+
+
+OVERLAP = jnp.array([1.2, 3.6, 0.5, 0.3, 0.05, 0.3, -0.5, 0.7])
+
+
+def parted(x):
+    """What they move by: the inverse ratio of their masses."""
+    (m, n), (r, s), depth, direction = x[:2], x[2:4], x[4], x[5:]
+    direction = direction / np.linalg.norm(direction)
+    return np.stack([-depth * n / (m + n) * direction, (r + s - depth * n / (m + n)) * direction])
+
+
+@pytest.mark.slow
+def test_balls_that_overlap_are_parted_in_the_inverse_ratio_of_masses():
+    """With derivatives in both modes by masses, radii, the depth and the direction."""
+    places, successful = quick_jit(overlapping)(OVERLAP)
+    assert successful
+    np.testing.assert_allclose(places, parted(np.asarray(OVERLAP)), rtol=0, atol=1e-13)
+    expected = differences(parted, np.asarray(OVERLAP))
+    for mode in (jax.jacfwd, jax.jacrev):
+        found = quick_jit(mode(lambda x: overlapping(x)[0]))(OVERLAP)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
+
+
+def tilted(depth, method):
+    """A box on a plane with one edge below it: its height and tilt after a step."""
+    half, tilt = np.array([0.3, 0.2, 0.1]), 0.2
+    world = rb.World(
+        [rb.RigidBody(rb.Box(half), 1.5)],
+        [rb.HalfSpace()],
+        gravity=(0.0, 0.0, 0.0),
+        contact_law=rb.Frictionless(0.0),
+    )
+    height = half[0] * np.sin(tilt) + half[2] * np.cos(tilt) - depth
+    zero = 0 * depth
+    place = jnp.stack([zero, zero, height])[None]
+    turn = jnp.array([[np.cos(tilt / 2), 0, np.sin(tilt / 2), 0]])
+    start = rb.State(place, turn, 0 * place, 0 * place)
+    sol = rb.simulate(world, start, method, 0.01, throw=False)
+    turn = sol.final.quaternion[0]
+    return sol.final.position[0, 2] - height, 2 * jnp.arctan2(turn[2], turn[0]) - tilt
+
+
+def closest_tilt(depth):
+    """Where m dz^2 + J da^2 is least of all places on which the lowest edge touches the plane."""
+    tilt, moment = 0.2, (0.3**2 + 0.1**2) / 3
+
+    def lift(turn):
+        low = lambda a: 0.3 * np.sin(a) + 0.1 * np.cos(a)  # noqa: E731
+        return depth + low(tilt + turn) - low(tilt)
+
+    size = lambda turn: lift(turn) ** 2 + moment * turn**2  # noqa: E731
+    turn = minimize_scalar(size, bracket=(-depth, depth), tol=1e-10).x
+    return lift(turn), turn
+
+
+@pytest.mark.slow
+def test_a_box_goes_to_the_closest_place_to_second_order():
+    """Its corners touch the plane; how far it turns for that differs by the square of the depth."""
+    run = quick_jit(lambda depth: tilted(depth, stepped(penetration=0.1, projection=True)))
+    errors = []
+    for depth in (0.02, 0.01, 0.005):
+        rise, turn = map(float, run(jnp.asarray(depth)))
+        low = 0.3 * np.sin(0.2 + turn) + 0.1 * np.cos(0.2 + turn)
+        start = 0.3 * np.sin(0.2) + 0.1 * np.cos(0.2) - depth
+        np.testing.assert_allclose(start + rise, low, rtol=0, atol=1e-13)
+        closest = closest_tilt(depth)
+        errors.append(max(abs(rise - closest[0]), abs(turn - closest[1])))
+        assert abs(closest[1]) > 0.1 * depth
+    assert errors[0] < 3 * 0.02**2
+    np.testing.assert_allclose(np.divide(errors[:-1], errors[1:]), 4, rtol=0.1)
