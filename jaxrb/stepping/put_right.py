@@ -86,7 +86,7 @@ def moved_from_rest(
     )
     if scene.joints is None:
         return moved._replace(phase=there)
-    end, missed = _without_rates(there, dataclasses.replace(scene, contacts=None))
+    end, missed = _without_rates(there, alone(scene))
     return moved._replace(phase=end, residual=jnp.maximum(moved.residual, missed))
 
 

@@ -7,16 +7,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import before_releases, differences, quick_jit
+from helpers import before_releases, differences, quick_jit, slope
+from scipy.integrate import solve_ivp
 from scipy.optimize import minimize_scalar
 
 import jaxrb as rb
 
-G = 9.81
 RADIUS = 0.5
 UPRIGHT = (1.0, 0.0, 0.0, 0.0)
 THETA = ["implicit", "nearly_implicit", "semi_explicit"]
-ALL = ["variational", *THETA]
 
 
 def stepped(dt=0.01, scheme="variational", **options):
@@ -235,3 +234,151 @@ def test_a_box_goes_to_the_closest_place_to_second_order():
         assert abs(closest[1]) > 0.1 * depth
     assert errors[0] < 3 * 0.02**2
     np.testing.assert_allclose(np.divide(errors[:-1], errors[1:]), 4, rtol=0.1)
+
+
+DUMBBELL = rb.Distance(0, (0, 0, 0), 0.5, other=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("scheme", ["implicit", *before_releases("variational", "semi_explicit")])
+def test_joined_balls_land_and_their_joint_holds(scheme):
+    """In each of 2000 steps; what has not struck yet is below the plane for no more than one."""
+    ball = rb.RigidBody(rb.Sphere(0.1), mass=1.0)
+    law = rb.Coulomb(0.1, 0.0)
+    world = rb.World([ball, ball], [rb.HalfSpace()], joints=[DUMBBELL], contact_law=law)
+    start = balls_at(jnp.array([[0, 0, 0.5], [0.3, 0, 0.9]]))
+
+    def run():
+        method = stepped(0.002, scheme, projection=True)
+        save = rb.SaveAt(every=1)
+        sol = rb.simulate(world, start, method, 4.0, save=save, throw=False, max_steps=4000)
+        broken = jax.vmap(lambda s: jnp.stack(rb.joint_violations(world, s)))(sol.states)
+        return sol.result, sol.states.position[..., 2] - 0.1, broken
+
+    result, heights, broken = quick_jit(run)()
+    assert result == rb.RESULTS.successful and len(heights) >= 2001
+    assert np.abs(broken[:2001]).max() <= 1e-12
+    lower = np.asarray(heights[:2001])
+    assert np.maximum(lower[1:], lower[:-1]).min() >= -1e-12 and lower.min() < -1e-3
+    # A contact counts as closed up to `tolerance`, by default 1e-10.
+    assert (lower[-1] >= -1e-12).all() and (lower[-1] <= 1.01e-10).all()
+
+
+@pytest.mark.slow
+def test_a_rod_is_put_back_to_the_limit_of_its_hinge():
+    """Without projection it stays beyond by up to half of its rate times dt."""
+    length, limit = 0.5, -0.5
+    rod = rb.RigidBody(rb.Box((0.02, 0.02, length / 2)), mass=1.0)
+    top = (0, 0, length / 2)
+    hinge = rb.Hinge(0, axis=(0, 1, 0), anchor=top, limits=(limit, 1.0))
+    # Loads press it against its limit.
+    world = rb.World([rod], [], joints=[hinge], gravity=(5.0, 0.0, 0.0))
+    start = rb.State(
+        jnp.array([[0, 0, -length / 2]]),
+        jnp.array([UPRIGHT]),
+        jnp.zeros((1, 3)),
+        jnp.zeros((1, 3)),
+    )
+
+    def run(projection):
+        method = stepped(0.013, "implicit", projection=projection)
+        sol = rb.simulate(world, start, method, 0.65, throw=False)
+        place, rate = rb.joint_violations(world, sol.final)
+        broken = jnp.max(jnp.abs(jnp.concatenate([place, rate])))
+        return sol.successful, rb.joint_coordinates(world, sol.final)[0] - limit, broken
+
+    (_, beyond, _), (successful, held, broken) = (
+        quick_jit(lambda p=p: run(p))() for p in (False, True)
+    )
+    assert successful and -0.05 < float(beyond) < -1e-4
+    assert abs(float(held)) <= 1e-12 and float(broken) <= 1e-12
+
+
+@pytest.mark.slow
+def test_a_ball_lands_on_a_table_that_rises():
+    """At the place where the table is at the end of each step."""
+    rise = 0.7
+    motion = lambda t, args: (jnp.stack([0 * t, 0 * t, rise * t]), jnp.array(UPRIGHT))  # noqa: E731
+    law = rb.Coulomb(0.3, 0.0)
+    table = rb.Moving(rb.HalfSpace(), motion)
+    world = rb.World([rb.RigidBody(rb.Sphere(RADIUS))], [table], contact_law=law)
+    start = balls_at(jnp.array([[0.0, 0.0, 0.7]]))
+
+    def run(projection):
+        method, save = stepped(0.013, projection=projection), rb.SaveAt(every=1)
+        sol = rb.simulate(world, start, method, 0.65, save=save, throw=False)
+        return sol.successful, sol.states.position[:, 0, 2] - RADIUS - rise * sol.ts
+
+    depths = []
+    for projection in (False, True):
+        successful, height = quick_jit(lambda p=projection: run(p))()
+        assert successful
+        depths.append(-np.min(np.asarray(height)[25:51]))
+    assert depths[0] > 1e-3 and abs(depths[1]) <= 1e-12
+
+
+def test_projection_is_refused_where_it_has_nothing_to_do():
+    with pytest.raises(ValueError, match=r'projection is of impacts="stepped"'):
+        rb.MoreauJean(0.01, projection=True)
+    with pytest.raises(ValueError, match=r"projection must be True or False; got 1e-10"):
+        stepped(projection=1e-10)
+
+
+def in_a_bowl(dt, projection):
+    """A ball that slides in a hollow sphere for 2 s, let go 1 rad from its lowest point: the angle at
+    the end, which is that of a pendulum of 1 m, and the least gap."""
+    bowl, law = rb.Complement(rb.Sphere(1.3)), rb.Frictionless(0.0)
+    world = rb.World([rb.RigidBody(rb.Sphere(0.3))], [bowl], contact_law=law)
+    start = balls_at(jnp.array([[np.sin(1.0), 0, -np.cos(1.0)]]))
+    method = stepped(dt, projection=projection, penetration=1e-9)
+    options = {"save": rb.SaveAt(every=1), "max_steps": 900, "throw": False}
+    sol = rb.simulate(world, start, method, 2.0, **options)
+    x, _, z = jnp.moveaxis(sol.states.position[:, 0], -1, 0)
+    end = sol.final.position[0]
+    return sol.successful, jnp.arctan2(end[0], -end[2]), jnp.nanmin(1 - jnp.sqrt(x**2 + z**2))
+
+
+@pytest.mark.slow
+def test_the_order_in_a_bowl_stays_and_the_gap_is_closed():
+    """Of a contact that stops what turns towards it in each step it is 1, with and without."""
+    fall = lambda _, y: [y[1], -9.81 * np.sin(y[0])]  # noqa: E731
+    exact = solve_ivp(fall, (0, 2), [1.0, 0.0], "DOP853", rtol=1e-12, atol=1e-12).y[0, -1]
+    sizes, errors, gaps = [0.01, 0.005, 0.0025], [], []
+    for projection in (False, True):
+        run = quick_jit(lambda dt, p=projection: in_a_bowl(dt, p))
+        found = [run(jnp.asarray(dt)) for dt in sizes]
+        assert all(successful for successful, *_ in found)
+        errors.append([abs(angle - exact) for _, angle, _ in found])
+        gaps.append([-gap for *_, gap in found])
+        np.testing.assert_allclose(slope(sizes, errors[-1]), 1.0, atol=0.1)
+    assert max(gaps[1]) <= 1e-12 and min(gaps[0]) > 1e-3
+    assert (np.array(errors[1]) < 0.6 * np.array(errors[0])).all()
+
+
+def slid(x):
+    """Where a box is after landing on a slope without friction and sliding on, from its height,
+    its velocity, the place of the slope, its mass and half of its length."""
+    height, speed, offset, mass, half = x
+    zero = 0 * height
+    normal = np.array([0.3, 0.0, 1.0]) / np.sqrt(1.09)
+    world = rb.World(
+        [rb.RigidBody(rb.Box(jnp.stack([half, 0.2 + zero, 0.1 + zero])), mass)],
+        [rb.HalfSpace(tuple(normal), offset)],
+        contact_law=rb.Frictionless(0.0),
+    )
+    places = jnp.stack([zero, zero, height])[None]
+    start = balls_at(places, jnp.stack([speed, zero, -1 + zero])[None])
+    method = stepped(0.02, projection=True)
+    final = rb.simulate(world, start, method, 0.2, throw=False).final
+    return jnp.concatenate([final.position[0], final.velocity[0], final.angular_velocity[0]])
+
+
+@pytest.mark.long
+def test_derivatives_of_a_landing_are_those_of_the_steps():
+    """Of a box that lands on an edge, turns and is projected: by differences, in both modes."""
+    x = jnp.array([0.32, 0.4, 0.0, 1.7, 0.3])
+    run = quick_jit(slid)
+    expected = differences(lambda x: np.asarray(run(jnp.asarray(x))), np.asarray(x), 1e-5)
+    for mode in (jax.jacfwd, jax.jacrev):
+        found = quick_jit(mode(slid))(x)
+        np.testing.assert_allclose(found, expected, rtol=1e-7, atol=1e-7)
