@@ -57,7 +57,8 @@ class MoreauJean(AbstractMethod):
       without an impact, they are right.
 
     With `impacts="stepped"` bodies penetrate what they hit by up to their speed times dt, and stay
-    there where they come to rest; joints go as far beyond their limits. The law of impact is
+    there where they come to rest, unless `projection` moves them out; joints go as far beyond their
+    limits. The law of impact is
     Newton's, with the velocity at the start of the step; of `Coulomb` the hypothesis of restitution
     is not used. Joints hold to round-off at the end of each step, in place and in rate, and are of
     order 2 with the variational scheme, whose energy does not drift, and with theta = 1/2. A time
@@ -92,6 +93,15 @@ class MoreauJean(AbstractMethod):
             with the theta schemes 1e-6; in float32 2e-4 and 1e-3. Of impacts that shake a wall of
             bricks all at once some are found to two or five digits only, which ends the run; with
             1e-2 here it goes on, and its derivatives are no more exact than that.
+        projection: of `impacts="stepped"`, whether each step ends with bodies moved out of what
+            they have penetrated, and joints back to their limits, to round-off: as little as
+            possible in the metric of the masses, to second order in the depth, by contacts without
+            friction and by joints (as `TimeSteppingDirectProjection` of Siconos). Contacts are
+            concerned that took part in the step and still would in the next, with
+            gap + (dt/2) u_n <= `tolerance`; what bounces or is about to strike is not moved, and so
+            does not gain energy. Velocities stay as they are, but for the rates of joints that do
+            not hold in the new place. What is lifted gains potential energy. Where there is no
+            place without penetration the step is not solved.
 
     Raises:
         ValueError: naming the argument that is not understood; in `simulate` with

@@ -187,6 +187,29 @@ def test_balls_that_overlap_are_parted_in_the_inverse_ratio_of_masses():
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-9)
 
 
+@pytest.mark.slow
+def test_what_is_pushed_out_pushes_on():
+    """A ball in a plane, and one above it: the upper one makes way, from nearby too."""
+    ball = rb.RigidBody(rb.Sphere(RADIUS))
+    world = rb.World([ball, ball], [rb.HalfSpace()], contact_law=rb.Coulomb(0.3, 0.0))
+
+    def heights(depth, apart):
+        first = RADIUS - depth
+        up = jnp.stack([first, first + 2 * RADIUS + apart])
+        start = balls_at(jnp.stack([0 * up, 0 * up, up], axis=1))
+        method = stepped(1e-6, penetration=0.1, projection=True)
+        sol = rb.simulate(world, start, method, 1e-6, throw=False)
+        return sol.successful, sol.final.position[:, 2] - up
+
+    run = quick_jit(heights)
+    # Within a step of a microsecond nothing falls by more than 1e-11 m.
+    for depth, apart in ((0.01, 0.0), (0.01, 0.004), (0.01, 0.03), (0.0, -0.01)):
+        successful, moved = run(jnp.asarray(depth), jnp.asarray(apart))
+        assert successful
+        expected = [depth, max(depth - apart, 0.0)]
+        np.testing.assert_allclose(moved, expected, rtol=0, atol=2e-11)
+
+
 def tilted(depth, method):
     """A box on a plane with one edge below it: its height and tilt after a step."""
     half, tilt = np.array([0.3, 0.2, 0.1]), 0.2
@@ -325,8 +348,8 @@ def test_projection_is_refused_where_it_has_nothing_to_do():
 
 
 def in_a_bowl(dt, projection):
-    """A ball that slides in a hollow sphere for 2 s, let go 1 rad from its lowest point: the angle at
-    the end, which is that of a pendulum of 1 m, and the least gap."""
+    """A ball that slides in a hollow sphere for 2 s, let go 1 rad from its lowest point: the angle
+    at the end, which is that of a pendulum of 1 m, and the least gap."""
     bowl, law = rb.Complement(rb.Sphere(1.3)), rb.Frictionless(0.0)
     world = rb.World([rb.RigidBody(rb.Sphere(0.3))], [bowl], contact_law=law)
     start = balls_at(jnp.array([[np.sin(1.0), 0, -np.cos(1.0)]]))
