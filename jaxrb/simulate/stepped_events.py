@@ -115,6 +115,8 @@ class Projected(AbstractScheme):
     def step(self, flow, t, duration, phase, before, around, known):
         own, projection = (None, None) if known is None else known
         step = self.scheme.step(flow, t, duration, phase, before[0], around, own)
+        if around.scene.contacts is None:
+            return step._replace(found=(step.found, before[1]))
         step, projection = project(flow, t + duration, duration, step, around, projection)
         return step._replace(found=(step.found, projection))
 

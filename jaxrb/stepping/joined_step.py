@@ -79,7 +79,8 @@ def joined_step(
     residual = jax.lax.stop_gradient(jnp.maximum(residual, step.residual))
     contact = struck.contact + step.contact
     found, lost = Joined(struck, step.impulses), jnp.any(jnp.isnan(rows.gap))
-    return Stepped(step.phase, found, contact, step.error, residual, step.work, lost, closed)
+    end, error, work = step.phase, step.error, step.work
+    return Stepped(end, found, contact, error, residual, work, lost, closed, returned)
 
 
 def _speed(rows: ContactRows, phase: Phase, scene: Scene) -> Float[Array, " n_contacts"]:

@@ -109,6 +109,7 @@ class Stepped(NamedTuple):
     work: Float[Array, ""] | None  # of loads without a potential [J]
     lost: Bool[Array, ""]  # whether the closest point of a contact was not found
     active: Bool[Array, " n_contacts"]  # which contacts took part
+    returned: Float[Array, " n_contacts"]  # by restitution, of these; where they bounce < 0 [m/s]
 
 
 def moreau_step(
@@ -164,7 +165,7 @@ def moreau_step(
     work = None if dynamics.conservative else kick.work
     lost = jnp.any(jnp.isnan(rows.gap))
     residual = jax.lax.stop_gradient(residual)
-    return Stepped(end, found, contact, error, residual, work, lost, active)
+    return Stepped(end, found, contact, error, residual, work, lost, active, normal)
 
 
 def _redundant(rows: ContactRows, active) -> Bool[Array, " n_contacts"]:

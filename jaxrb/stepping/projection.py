@@ -13,9 +13,9 @@ each other, and elsewhere to second order in the depth. Momenta stay as they are
 centres of mass in the frames of the bodies; where there are joints, the rates that these have in
 the new place are taken away.
 
-Contacts are moved out that took part in the step and would in the next. What is about to hit has
-not obeyed the law yet, and what bounces leaves by itself: either, if it were lifted, would gain
-energy in every bounce.
+Contacts are moved out that took part in the step and would in the next, before they are moved and
+after. What is about to hit has not obeyed the law yet, and what bounces leaves by itself or comes
+to rest: either, if it were lifted, would gain energy in every bounce, and might never rest.
 """
 
 from __future__ import annotations
@@ -102,6 +102,8 @@ def project(
         step: as it was without projection.
         around: masses, contacts and joints.
         known: what this projection has found, if it was made before.
+
+    Its problem is solved to what that of the step is: the residual is the larger of both.
     """
     scene, phase = _frozen(t, around.scene), step.phase
     contacts = scene.find(t, phase)
@@ -128,8 +130,10 @@ def _begun(
     """Which contacts take part, without impulses yet."""
     inertial = scene.dynamics.inertial
     speed = (rows.rates.velocity(velocities(step.phase, inertial)) - rows.drift)[0]
-    closed, _ = around.closed(t, step.phase, duration, rows, rows.gap + 0.5 * duration * speed)
-    lasting = closed & step.active[: rows.gap.shape[0]]
+    active, returned = (of_all[: rows.gap.shape[0]] for of_all in (step.active, step.returned))
+    # Of the next step (eq:101 of the Siconos notes); and in it, from a place without penetration.
+    foreseen = jnp.maximum(rows.gap + 0.5 * duration * speed, -0.5 * duration * returned)
+    lasting = around.closed(t, step.phase, duration, rows, foreseen)[0] & active
     depth = jnp.max(jnp.where(lasting, -rows.gap, 0.0), initial=0.0)
     needed = jnp.any(lasting & (rows.gap < -rows.round_off)) & scene.acts(t, duration)
     near = (rows.gap >= -rows.round_off) & (rows.gap <= _REACH * depth)

@@ -155,7 +155,7 @@ def theta_step(
         work = duration * ((1 - rule.theta) * first + rule.theta * _power(t + duration, end, scene))
     residual = jax.lax.stop_gradient(residual)
     lost, taken = jnp.any(jnp.isnan(rows.gap)), Moved(found, impulse, shift, shifted)
-    return Stepped(end, taken, contact, error, residual, work, lost, active)
+    return Stepped(end, taken, contact, error, residual, work, lost, active, returned)
 
 
 def moved(
