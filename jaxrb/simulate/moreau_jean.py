@@ -99,9 +99,10 @@ class MoreauJean(AbstractMethod):
             friction and by joints (as `TimeSteppingDirectProjection` of Siconos). Contacts are
             concerned that took part in the step and still would in the next, with
             gap + (dt/2) u_n <= `tolerance` and the gap closed; what bounces or is about to strike
-            is not moved, and so does not gain energy. Velocities stay as they are, but for the rates of joints that do
-            not hold in the new place. What is lifted gains potential energy. Where there is no
-            place without penetration the step is not solved; `residual` is of this problem, too.
+            is not moved, and so does not gain energy. Velocities stay as they are, but for the
+            rates of joints that do not hold in the new place. What is lifted gains potential
+            energy. Where there is no place without penetration the step is not solved; `residual`
+            is of this problem, too.
 
     Raises:
         ValueError: naming the argument that is not understood; in `simulate` with
