@@ -16,6 +16,7 @@ from ..simulate.time_grid import rounded_up
 from . import nodes as cuts
 from .data import AbstractData
 from .segments import capacity
+from .unmeasured import PoseArrays
 
 # Nodes keep so many samples away from jumps of the velocity.
 CLEAR = 4
@@ -54,22 +55,27 @@ class Chains(NamedTuple):
 def cut(
     world: World,
     throws: Sequence[AbstractData],
+    poses: Sequence[PoseArrays],
     dt: float,
     segments: int | Literal["auto"],
     dtype: Any,
 ) -> tuple[Chains, State]:
-    """The chains of all throws, and the states at the nodes from the measurements alone.
+    """The chains of all throws, and the states at the nodes from their poses.
 
     Args:
         world: gives gravity, and what bodies may touch.
         throws: what was measured.
+        poses: of each throw at the measured times, NaN where they are not known.
         dt: nodes are whole steps apart [s].
         segments: so many of each throw, of equal durations as far as impacts allow; "auto" puts
             two nodes between impacts that follow one another, where there is room.
         dtype: of the numbers.
     """
     acceleration = np.asarray(world.accelerations(), np.float64)
-    found = [_nodes(world, data, acceleration, dt, segments, dtype) for data in throws]
+    found = [
+        _nodes(world, data, known, acceleration, dt, segments, dtype)
+        for data, known in zip(throws, poses, strict=True)
+    ]
     n = rounded_up(max(nodes.ts.size for nodes in found))
     places = [
         np.searchsorted(nodes.ts, data.ts, side="right") - 1
@@ -83,8 +89,7 @@ def cut(
     return _stacked(chains), _stacked(states)
 
 
-def _nodes(world, data, acceleration, dt, segments, dtype) -> cuts.Nodes:
-    poses = data.poses(len(world.bodies))
+def _nodes(world, data, poses, acceleration, dt, segments, dtype) -> cuts.Nodes:
     breaks = cuts.jumps(data.ts, poses[0], acceleration, data.noise[0])
     times = _node_times(data.ts, breaks, dt, segments)
     found = cuts.states_at(times, breaks, data.ts, poses, acceleration)

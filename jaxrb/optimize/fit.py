@@ -27,6 +27,7 @@ from .multiple_shooting import Point, Problem
 from .parameters import Parameters
 from .results import RESULTS, code_of, items
 from .segments import Settings, capacity, parted
+from .unmeasured import completed
 
 # Chi-square above what noise exceeds with this probability is a poor fit.
 POOR = 1e-3
@@ -35,7 +36,7 @@ PENETRATION = 10.0
 # Segments that miss each other by more standard deviations than this do not meet; or by more than
 # so many round-offs, in single precision.
 MEETING, ROUND_OFFS = 1e-4, 3e5
-# A start that ends with a poor fit is tried again from so far away, along each parameter.
+# A start that ends with a poor fit, or none, is tried again from so far away along each parameter.
 AGAIN = 0.5
 # At most so many such trials together.
 MOST_TRIALS = 400
@@ -119,6 +120,7 @@ def fit(
     starts: int | Float[Array, "n_starts n_p"] = 1,
     key: Array | None = None,
     *,
+    states: State | Sequence[State] | None = None,
     args: Any = None,
     spread: float = 0.3,
     max_iterations: int = 100,
@@ -130,9 +132,9 @@ def fit(
     shooting); at the end they meet, so that the result is one simulation of each throw. Nothing
     need be known of the first states, and the parameters only roughly.
 
-    A start that ends with a poor fit is tried again from parameters half an e-fold away, one by
-    one: of what has no influence for a while, such as friction where every impact sticks, the
-    derivative is zero and says nothing.
+    A start that ends with a poor fit, or does not end at one, is tried again from parameters half
+    an e-fold away, one by one: of what has no influence for a while, such as friction where every
+    impact sticks, the derivative is zero and says nothing.
 
     Args:
         world: with the parameters at first.
@@ -144,6 +146,9 @@ def fit(
         starts: how many, the given world first and others about it; or steps of the parameters
             from the given world, one row per start.
         key: of the starts that are drawn.
+        states: of each throw at its first time, as nearly as is known: where bodies were of which
+            fewer than two positions, or attitudes, were measured, simulated from there. Without
+            it, there must be measurements to start from.
         args: as in `simulate`.
         spread: standard deviation of the coordinates of the starts that are drawn.
         max_iterations: of each start in each of three phases.
@@ -165,7 +170,11 @@ def fit(
     depth = max(method.penetration, 10.0 ** float(np.ceil(2 * np.log10(PENETRATION * noise)) / 2))
     method = dataclasses.replace(method, penetration=depth)
     dt = float(method.dt)  # type: ignore[arg-type]
-    chains, nodes = cut(world, throws, dt, segments, free.dtype)
+    poses = [
+        completed(world, data, state, method, args)
+        for data, state in zip(throws, _guessed(world, throws, states, free.dtype), strict=True)
+    ]
+    chains, nodes = cut(world, throws, poses, dt, segments, free.dtype)
     if _dof(chains, free.size) < 0:
         raise ValueError(
             f"fit: {int(chains.measured.sum())} numbers were measured, fewer than are unknown: "
@@ -204,6 +213,24 @@ def _check(world, throws, free, method, segments) -> None:
         positive_count(segments, "segments")
 
 
+def _guessed(world: World, throws, states, dtype) -> list[State | None]:
+    if states is None:
+        return [None] * len(throws)
+    given = [states] if isinstance(states, State) else list(states)
+    if len(given) != len(throws) or not all(isinstance(state, State) for state in given):
+        raise ValueError(
+            f"fit: states must be a State of each throw; there are {len(throws)} throws."
+        )
+    shape = (len(world.bodies), 3)
+    for state in given:
+        if state.position.shape != shape:
+            raise ValueError(
+                f"fit: states must be of {shape[0]} bodies, without leading axes; got positions "
+                f"of shape {state.position.shape}."
+            )
+    return [jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), state) for state in given]
+
+
 def _starts(free: Parameters, starts, key, spread: float) -> np.ndarray:
     if not isinstance(starts, int | np.integer):
         steps = np.asarray(starts, free.dtype)
@@ -221,7 +248,7 @@ def _starts(free: Parameters, starts, key, spread: float) -> np.ndarray:
 
 
 def _solved(problem: Problem, initial, nodes: State, max_iterations, bar) -> Minimised:
-    """From all starts, those with a poor fit from others again."""
+    """From all starts, those with a poor fit, or none, from others again."""
 
     def report(number, merit):
         del number, merit
@@ -241,18 +268,24 @@ def _solved(problem: Problem, initial, nodes: State, max_iterations, bar) -> Min
             report=report,
         )
 
+    def ranked(found):
+        """Of what is no single simulation chi-square says nothing."""
+        values = _chi_squares(problem, found)
+        return np.where(_unfinished(problem, found), np.inf, values)
+
     found = solve(initial)
     n_p = initial.shape[1]
-    poor = np.flatnonzero(_chi_squares(problem, found) > _bound(_dof(problem.chains, n_p)))
+    values = ranked(found)
+    poor = np.flatnonzero(values > _bound(_dof(problem.chains, n_p)))
     poor = poor[: max(MOST_TRIALS // (2 * n_p), 1)]
     if not poor.size:
         return found
     away = AGAIN * np.concatenate([np.eye(n_p), -np.eye(n_p)])[:MOST_TRIALS]
     trials = (initial[poor, None] + away.astype(initial.dtype)).reshape(-1, n_p)
     again = solve(trials)
-    values = _chi_squares(problem, again).reshape(poor.size, -1)
-    best = np.argmin(values, axis=1)
-    better = values[np.arange(poor.size), best] < _chi_squares(problem, found)[poor]
+    others = ranked(again).reshape(poor.size, -1)
+    best = np.argmin(others, axis=1)
+    better = others[np.arange(poor.size), best] < values[poor]
     chosen = (np.arange(poor.size) * len(away) + best)[better]
     parts = ("point", "evaluated", "merit", "converged")
     new = {
@@ -267,6 +300,13 @@ def _solved(problem: Problem, initial, nodes: State, max_iterations, bar) -> Min
 def _chi_squares(problem: Problem, found: Minimised) -> np.ndarray:
     squares = shooting.squares(found.evaluated, problem.chains)
     return np.where(np.isfinite(found.merit), squares, np.inf)
+
+
+def _unfinished(problem: Problem, found: Minimised) -> np.ndarray:
+    """Which starts have not ended at a minimum, with segments that meet."""
+    off = np.abs(shooting.gaps(found.evaluated, problem.chains)).max((1, 2, 3))
+    eps = float(np.finfo(found.point.parameters.dtype).eps)
+    return ~found.converged | (off > max(MEETING, ROUND_OFFS * eps))
 
 
 def _dof(chains: Chains, n_p: int) -> int:
@@ -340,9 +380,7 @@ def _fitted(problem, throws, initial, found: Minimised, max_iterations: int) -> 
 def _codes(problem, found: Minimised, values, dof: int, max_iterations: int) -> np.ndarray:
     """Of each start."""
     codes = np.full(values.shape, code_of(RESULTS.successful), np.int32)
-    off = np.abs(shooting.gaps(found.evaluated, problem.chains)).max((1, 2, 3))
-    eps = float(np.finfo(found.point.parameters.dtype).eps)
-    unfinished = ~found.converged | (off > max(MEETING, ROUND_OFFS * eps))
+    unfinished = _unfinished(problem, found)
     conditions = (
         (values > _bound(dof), RESULTS.poor_fit),
         (unfinished, RESULTS.stalled),

@@ -147,7 +147,8 @@ def _check_seen(body: int, seen: np.ndarray, turned: np.ndarray) -> None:
             raise ValueError(
                 f"The {what} of body {body} was measured {known.sum()} times; it takes two to "
                 "start from. Poses need quaternions beside positions; points tell a pose where "
-                "three of a body, not in a line, are seen at one time."
+                "three of a body, not in a line, are seen at one time. What was not measured, "
+                "`states` says at the first time of each throw, as nearly as is known."
             )
 
 

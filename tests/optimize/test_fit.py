@@ -256,6 +256,46 @@ def test_measured_points_are_fitted():
     assert abs(fit.chi_square - fit.dof) < 4 * np.sqrt(2 * fit.dof)
 
 
+@pytest.mark.slow
+def test_places_alone_tell_how_a_ball_spins():
+    """Seen as a point, a ball shows its spin in what friction makes of it. Its attitude, and the
+    spin about the vertical, stay unknown, and are no part of what is known of all else: from each
+    guess the estimates and intervals are the same. With a spin of none it sticks in all impacts."""
+
+    def world(restitution, friction):
+        law = rb.Coulomb(friction, restitution)
+        return rb.World([rb.RigidBody(rb.Sphere(RADIUS), 2.0)], [rb.HalfSpace()], contact_law=law)
+
+    def thrown(spin):
+        return rb.State([[0.0, 0, 0.6]], [[1.0, 0, 0, 0]], [[1.0, -0.1, 0]], [spin])
+
+    spin = np.array([3.0, -25.0, 4.0])
+    ts = np.linspace(0.0, 1.2, 120)
+    sol = rb.simulate(world(0.7, 0.08), thrown(spin), METHOD, 1.2, save=rb.SaveAt(ts=ts))
+    noise = np.random.default_rng(0).normal(0, 1e-3, (120, 1, 3))
+    position = np.asarray(sol.states.position) + noise
+    given = world(0.5, 0.12)
+    charts = {"contact_law.restitution": ro.Bounded(0, 1), "contact_law.friction": ro.Positive()}
+    free = ro.Parameters(given, charts)
+    data = ro.Poses(ts, position, np.full((120, 1, 4), np.nan), (1e-3, 0.1))
+    guesses = [thrown(guess) for guess in ([0.0, 0, 0], [0.0, -10.0, 0])]
+    fits = [ro.fit(given, data, free, METHOD, states=guess) for guess in guesses]
+    for fit in fits:
+        assert fit.result == ro.RESULTS.successful
+        assert abs(fit.chi_square - fit.dof) < 4 * np.sqrt(2 * fit.dof)
+        restitution, friction = fit.estimates.values()
+        assert restitution.lower < 0.7 < restitution.upper and friction.lower < 0.08
+        assert friction.upper > 0.08 and friction.upper - friction.lower < 1e-3
+        (state,) = fit.states
+        turned = _rotated(np.asarray(state.quaternion), np.asarray(state.angular_velocity))[0]
+        # The slope of friction is known to some tenths of a degree.
+        np.testing.assert_allclose(turned[0] / turned[1], spin[0] / spin[1], atol=0.05)
+    for name, one in fits[0].estimates.items():
+        np.testing.assert_allclose(one, fits[1].estimates[name], rtol=1e-6)
+    with pytest.raises(ValueError, match="`states` says at the first time"):
+        ro.fit(given, data, free, METHOD)
+
+
 @pytest.mark.long
 def test_friction_is_unknown_where_every_impact_sticks():
     """A ball that hardly slips: any friction above what it needs gives the same motion."""
@@ -319,12 +359,21 @@ def _rotated(quaternions, vector):
     return vector + 2 * np.cross(axis, np.cross(axis, vector) + scalar * vector)
 
 
+def _still(n_bodies):
+    zero = np.zeros((n_bodies, 3))
+    return rb.State(zero, np.eye(4)[[0] * n_bodies], zero, zero)
+
+
 def test_bad_input():
     world = world_of()
     free = ro.Parameters(world, CHARTS)
     poses = [ro.Poses(*throw, SD) for throw in data_of(0)]
     with pytest.raises(ValueError, match="data must be Poses or Points"):
         ro.fit(world, [], free, METHOD)
+    with pytest.raises(ValueError, match="states must be a State of each throw; there are 2"):
+        ro.fit(world, poses, free, METHOD, states=_still(1))
+    with pytest.raises(ValueError, match="states must be of 1 bodies"):
+        ro.fit(world, poses, free, METHOD, states=[_still(2), _still(2)])
     with pytest.raises(ValueError, match="no parameter is free"):
         ro.fit(world, poses, ro.Parameters(world, {}), METHOD)
     with pytest.raises(ValueError, match=r"starts must be a number or steps of shape"):

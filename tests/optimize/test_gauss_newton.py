@@ -340,6 +340,22 @@ def test_columns_that_others_determine(seed):
     np.testing.assert_allclose(root.T @ root / np.outer(scale, scale), M.T @ M, atol=1e-11)
 
 
+@pytest.mark.parametrize("noise", [0.0, 1e-15, 1e-14, 1e-13])
+def test_nothing_known_is_lost_with_states_that_others_determine(noise):
+    """As the attitude of a ball of which places alone are measured, whose derivatives are zero but
+    for round-off: the information of the parameters is what a pseudo-inverse of the rest gives."""
+    rng = np.random.default_rng(11)
+    n_x, n_p, rows = 6, 2, 8
+    by_state = rng.normal(size=(rows, 3)) @ rng.normal(size=(3, n_x))
+    by_parameter, constant = rng.normal(size=(rows, n_p)), rng.normal(size=rows)
+    project = np.eye(rows) - by_state @ np.linalg.pinv(by_state, rcond=1e-10)
+    expected = by_parameter.T @ project @ by_parameter
+    by_state = by_state * (1 + noise * rng.normal(size=by_state.shape))
+    parts = [array[None] for array in (by_state, by_parameter, constant)]
+    *_, root = gn.join(gn.Remainder(*parts), np.zeros(()), np.inf)
+    np.testing.assert_allclose(root.T @ root, expected, rtol=1e3 * noise + 1e-11)
+
+
 def test_a_start_of_nan_does_not_end_the_others():
     """Lanes whose simulation failed have derivatives of NaN, beside columns of zeros."""
     stages = random_stages(np.random.default_rng(9), (3, 2), 3, 2)
