@@ -166,7 +166,6 @@ class JointRows(eqx.Module):
             The place of the joint in `World.joints`, its error, and the unit of that: "m", "rad",
             "m/s" or "rad/s".
         """
-        least = np.finfo(inertial.mass.dtype).tiny
         allowed = self._allowed(self.jacobian(phase), phase, inertial)
         rows = (self.violation(phase), self.rate(phase, inertial), *allowed)
         start, found = 0, (-1.0, 0, 0.0, "m")
@@ -177,7 +176,7 @@ class JointRows(eqx.Module):
             )
             start = end
             excess = np.where(condition.upright(phase), (off / held).max(axis=0), np.inf)
-            faster = (rate / np.maximum(moving, least)).max(axis=0)
+            faster = (rate / moving).max(axis=0)
             unit, speed = "m", np.linalg.norm(rate, axis=0)
             if condition.angular:
                 unit, speed = "rad", speed / np.asarray(condition.scale)
@@ -200,7 +199,9 @@ class JointRows(eqx.Module):
             speed = speed + norm(side.linear) * norm(own_v) + norm(side.lever) * norm(own_omega)
             size = size + norm(side.linear) * norm(place)
         reach = jnp.concatenate([jnp.tile(_reach(c), c.components) for c in self.constraints])
-        return 1e-3 * reach + round_off * size, 5e-3 * speed
+        # Norms of speeds that are next to nothing are zero, as are their squares.
+        least = float(jnp.finfo(inertial.mass.dtype).tiny) ** 0.5
+        return 1e-3 * reach + round_off * size, 5e-3 * speed + least
 
     def _table(self) -> np.ndarray:
         """The rows of each joint, filled up with the number of rows."""
