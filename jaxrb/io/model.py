@@ -22,6 +22,7 @@ from .actuators import control_names
 from .assembly import Assembly, assemble
 from .compiling import compile_model, parser
 from .kinematics import Kinematics, as_jax
+from .overlaps import overlaps
 from .paths import existing_file
 from .report import Losses, Report, listed
 from .unsupported import name_of, note_unknown
@@ -199,6 +200,13 @@ def load_model(
     first = _initial(compiled, parts.kinematics) if start is None else keys[start]
     _note_violations(world, first.state, parts, losses)
     _note_limits(world, first.state, parts, losses)
+    for one, other, depth in overlaps(mujoco, compiled, parts.names, start):
+        losses.assumed(
+            f"{one!r} and {other!r} are {depth:.3g} m deep in each other at the start, which a "
+            "simulation does not allow without `penetration`: start from another keyframe, or from "
+            "a state of `Model.state_at` in which they are apart, or let the file `exclude` the "
+            "contact."
+        )
     return Model(
         world=world,
         state=first.state,

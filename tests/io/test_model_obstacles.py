@@ -278,3 +278,23 @@ def test_fixed_links_of_urdf_are_obstacles(tmp_path):
     model = load(path, floating_base=False, restitution=0.5)
     assert model.report.lost == () and model.names == ("slide",)
     np.testing.assert_allclose(rb.gaps(model.world, model.state), [[0.6, 0.6]], atol=1e-14)
+
+
+def test_what_is_deep_in_what_at_the_start_is_named(tmp_path):
+    """As runs would end with it: in the pose in which the model starts, of what is kept."""
+    base = '<geom name="base" type="sphere" size=".2"/>'
+    base += '<geom name="ground" type="plane" size="1 1 1" pos="0 0 -1"/>'
+    arm = (
+        '<body name="arm" pos="0 0 .25"><joint type="slide" axis="0 0 1"/>'
+        '<geom name="tip" type="sphere" size=".1"/></body>'
+    )
+    other = BALL.format("ball", "1 0 -.9", "")
+    keys = '<keyframe><key name="up" qpos=".1 1 0 -.9 1 0 0 0"/></keyframe>'
+    model = mjcf(tmp_path, base + arm + other, after=keys, restitution=0.5)
+    (note,) = model.report.assumed
+    assert "'base' and 'arm' are 0.05 m deep in each other at the start" in note
+    deepest = float(np.min(rb.gaps(model.world, model.state)))
+    np.testing.assert_allclose(deepest, -0.05, atol=1e-12)
+    assert load(tmp_path / "model.xml", restitution=0.5, keyframe="up").report.assumed == ()
+    apart = base.replace('"base"', '"base" contype="0" conaffinity="0"')
+    assert mjcf(tmp_path, apart + arm + other, after=keys, restitution=0.5).report.assumed == ()
