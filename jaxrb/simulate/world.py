@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -146,7 +146,7 @@ class World(eqx.Module):
             every = combinations(range(len(self.bodies)), 2)
             return tuple(pair for pair in every if pair not in tied)
         found = {}  # keys in their order
-        for pair in pairs:
+        for pair in _sequence(pairs, "World.pairs"):
             i, j = sorted(_indices(pair, "World.pairs"))
             if i == j or i < 0 or (i, j) in found:
                 raise ValueError(
@@ -163,7 +163,7 @@ class World(eqx.Module):
             return None
         name = "World.obstacle_pairs"
         found = {}  # keys in their order
-        for pair in pairs:
+        for pair in _sequence(pairs, name):
             body, obstacle = _indices(pair, name)
             if body < 0 or obstacle < 0 or (body, obstacle) in found:
                 raise ValueError(
@@ -220,6 +220,13 @@ class World(eqx.Module):
                 return f"{name} is one more Pin of body {joint.body}"
             held.add(joint.body)
         return None
+
+
+def _sequence(pairs: Any, name: str) -> Iterable[Any]:
+    """What holds pairs of indices, as it was given."""
+    if not isinstance(pairs, Iterable):
+        raise ValueError(f"{name} must hold pairs of indices such as (0, 1); got {pairs!r}.")
+    return pairs
 
 
 def _indices(pair: Any, name: str) -> tuple[int, int]:

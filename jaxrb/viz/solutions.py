@@ -127,7 +127,9 @@ def plot_gaps(world: World, sol: Solution, *, args: Any = None, ax: Axes | None 
     }
     curves |= {f"bodies {i}, {j}": of_pairs[:, k] for k, (i, j) in enumerate(world.pairs)}
     if not curves:
-        raise ValueError("world has nothing that can touch: no obstacles, and no pairs of bodies.")
+        raise ValueError(
+            "world has nothing that can touch: no obstacles for its bodies, and no pairs of them."
+        )
     if len(curves) == 1:
         curves = {"gap": next(iter(curves.values()))}
     elif len(curves) > len(_COLORS):

@@ -194,6 +194,8 @@ def test_single_precision():
     [
         (r"World.obstacle_pairs must hold pairs of indices", {"obstacle_pairs": [(0, 1.5)]}),
         (r"World.obstacle_pairs must hold pairs of indices", {"obstacle_pairs": [0, 1]}),
+        (r"World.obstacle_pairs must hold pairs of indices .* got 3", {"obstacle_pairs": 3}),
+        (r"World.pairs must hold pairs of indices .* got 3", {"pairs": 3}),
         (r"World.obstacle_pairs must hold pairs of indices", {"obstacle_pairs": [(0, 1, 2)]}),
         (r"a body and an obstacle, each once; got \(0, -1\)", {"obstacle_pairs": [(0, -1)]}),
         (r"a body and an obstacle, each once; got \(0, 1\)", {"obstacle_pairs": [(0, 1)] * 2}),
