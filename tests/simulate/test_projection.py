@@ -349,6 +349,34 @@ def test_a_ball_lands_on_a_table_that_rises():
     assert depths[0] > 1e-3 and abs(depths[1]) <= 1e-12
 
 
+@pytest.mark.slow
+def test_a_box_stays_on_a_table_that_shakes():
+    """With a tolerance of a dt^2/2, where the table accelerates by up to a < g. With less, contacts
+    open where it does so downwards, and the box falls for every other step, by g dt^2/2."""
+    amplitude, rate, dt, n = 0.02, 8.0, 0.01, 160  # two periods
+    height = lambda t: amplitude * jnp.sin(rate * t)  # noqa: E731
+    motion = lambda t, args: (jnp.stack([0 * t, 0 * t, height(t)]), jnp.array(UPRIGHT))  # noqa: E731
+    table, law = rb.Moving(rb.HalfSpace(), motion), rb.Coulomb(0.5, 0.0)
+    world = rb.World([rb.RigidBody(rb.Box((0.3, 0.2, 0.1)))], [table], contact_law=law)
+    start = balls_at(jnp.array([[0.0, 0.0, 0.1]]), jnp.array([[0.0, 0.0, amplitude * rate]]))
+
+    def run(tolerance):
+        method = stepped(dt, projection=True, tolerance=tolerance)
+        sol = rb.simulate(world, start, method, n * dt, save=rb.SaveAt(every=1), throw=False)
+        gap = sol.states.position[:, 0, 2] - 0.1 - height(sol.ts)
+        rates = sol.states.velocity[:, 0, 2] - amplitude * rate * jnp.cos(rate * sol.ts)
+        return sol.successful, gap[: n + 1], rates[: n + 1]
+
+    largest = amplitude * rate**2
+    successful, gap, rates = quick_jit(lambda: run(0.5 * largest * dt**2))()
+    assert successful
+    assert gap.min() >= -1e-12 and gap.max() <= 0.5 * largest * dt**2
+    # The velocity is that of the table within half of a step, or a whole one.
+    assert np.abs(rates).max() <= largest * dt
+    _, gap, _ = quick_jit(lambda: run(1e-10))()
+    np.testing.assert_allclose(-np.min(gap), 0.5 * 9.81 * dt**2, rtol=0.1)
+
+
 def test_projection_is_refused_where_it_has_nothing_to_do():
     with pytest.raises(ValueError, match=r'projection is of impacts="stepped"'):
         rb.MoreauJean(0.01, projection=True)
