@@ -200,13 +200,7 @@ def load_model(
     first = _initial(compiled, parts.kinematics) if start is None else keys[start]
     _note_violations(world, first.state, parts, losses)
     _note_limits(world, first.state, parts, losses)
-    for one, other, depth in overlaps(mujoco, compiled, parts.names, start):
-        losses.assumed(
-            f"{one!r} and {other!r} are {depth:.3g} m deep in each other at the start, which a "
-            "simulation does not allow without `penetration`: start from another keyframe, or from "
-            "a state of `Model.state_at` in which they are apart, or let the file `exclude` the "
-            "contact."
-        )
+    _note_overlaps(overlaps(mujoco, compiled, parts.names, start), losses)
     return Model(
         world=world,
         state=first.state,
@@ -253,6 +247,17 @@ def _note_limits(world: World, state: State, parts: Assembly, losses: Losses) ->
             f"The joint {parts.joints[joint].name!r} is {excess:.3g} {unit} beyond its range at "
             "the start, which a simulation does not allow: start from another keyframe, or from a "
             "state of `Model.state_at` within it."
+        )
+
+
+def _note_overlaps(found: list[tuple[str, str, float]], losses: Losses) -> None:
+    """Notes what is deep in what at the start, as links in the base of an arm that is fixed."""
+    for one, other, depth in found:
+        losses.assumed(
+            f"{one!r} and {other!r} are {depth:.3g} m deep in each other at the start, which a "
+            "simulation does not allow without `penetration`: start from another keyframe, or from "
+            "a state of `Model.state_at` in which they are apart, or let the file `exclude` the "
+            "contact."
         )
 
 
