@@ -23,7 +23,7 @@ from .record import Column, Record, Table
 from .timing import Quantiles
 
 BATCHES = (1024,)
-PROGRAMS = ("forward run", "reverse mode, grad")
+PROGRAMS = ("forward run", "reverse mode, grad", "second derivative")
 TABLE = Table(
     PROBLEM,
     "program",
@@ -43,19 +43,19 @@ def measure(record: Record, scene: str, batches: tuple[int, ...]) -> None:
             _run_program(record, scene, name, batch)
 
 
-def _run_program(record: Record, law: str, name: str, batch: int) -> None:
+def _run_program(record: Record, scene: str, name: str, batch: int) -> None:
     taken = {"cold": [], "warm": []}
     for _ in range(record.rounds):
         with tempfile.TemporaryDirectory() as cache:
             for seconds in taken.values():
-                seconds.append(_in_process(law, name, batch, record.dtype, cache))
+                seconds.append(_in_process(scene, name, batch, record.dtype, cache))
     for cache, seconds in taken.items():
         trace, compilation = (Quantiles.of(column) for column in np.transpose(seconds))
         values = {**trace.named("trace"), **compilation.named("compile")}
         record.add(batch, name, cache=cache, **values)
 
 
-def _in_process(law: str, name: str, batch: int, dtype: str, cache: str) -> list[float]:
+def _in_process(scene: str, name: str, batch: int, dtype: str, cache: str) -> list[float]:
     environment = {
         **os.environ,
         "JAX_COMPILATION_CACHE_DIR": cache,
@@ -63,7 +63,7 @@ def _in_process(law: str, name: str, batch: int, dtype: str, cache: str) -> list
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
         "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
     }
-    command = [sys.executable, "-m", __name__, law, name, str(batch), dtype]
+    command = [sys.executable, "-m", __name__, scene, name, str(batch), dtype]
     done = subprocess.run(command, env=environment, check=False, capture_output=True, text=True)
     # Shown only on failure: XLA's loader warns of tuning flags that it takes for missing
     # features of the machine, pages of it.
@@ -72,9 +72,9 @@ def _in_process(law: str, name: str, batch: int, dtype: str, cache: str) -> list
     return json.loads(done.stdout)
 
 
-def seconds_of(law: str, name: str, batch: int) -> tuple[float, float]:
+def seconds_of(scene: str, name: str, batch: int) -> tuple[float, float]:
     """Seconds to trace, and to lower and compile, a program for a batch of heights."""
-    program = programs(SCENES[law]())[name]
+    program = programs(SCENES[scene])[name]
     world = program.args[0]
     example = jax.ShapeDtypeStruct((batch,), jnp.result_type(float))
     times = [time.perf_counter()]

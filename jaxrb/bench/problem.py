@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 from ..bodies import State
 from ..cli.cases import CASES
 from ..simulate import LGVCI, Solution, World, simulate
+from ..simulate.method import AbstractMethod
 
 CASE = CASES["I"]
 N_STEPS = 1000
@@ -36,6 +37,6 @@ def start(state: State, height: Float[Array, ""]) -> State:
     return eqx.tree_at(lambda s: s.position, state, position[None])
 
 
-def solve(world: World, state: State) -> Solution:
-    """The final state after 1000 steps."""
-    return simulate(world, state, METHOD, T1, throw=False)
+def solve(world: World, state: State, method: AbstractMethod = METHOD) -> Solution:
+    """The final state after 1000 steps, or the time of these."""
+    return simulate(world, state, method, T1, throw=False)
