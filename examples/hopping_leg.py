@@ -7,7 +7,8 @@ much of each is chosen anew for each hop. At first body and foot are let go at r
 Gauss-Newton multiple shooting finds the pushes, as near as can be to those of the steady gait,
 after which the tenth hop ends as that begins, from a sketch in which every hop does so.
 Expected: some five iterations, one bounce for each hop, stages that meet to 1e-10, and an end that
-a simulation with steps that are ten times smaller meets to the error of the steps.
+a simulation with steps that are ten times smaller misses by the error of the steps, 0.075 m and m/s
+at most; a plan in steps of 2 ms, by 0.014.
 
 Run: python examples/hopping_leg.py [--out DIR]
 """
