@@ -27,21 +27,30 @@ class Forces(NamedTuple):
     force: Float[np.ndarray, "n_frames n_contacts 3"]
 
     @staticmethod
-    def of(lanes: Sequence[Solution], times: Float[np.ndarray, " n_frames"]) -> Forces:
-        """Those of solutions at the times of the frames [s]; none where they were not saved."""
+    def of(lanes: Sequence[Sequence[Solution]], times: Float[np.ndarray, " n_frames"]) -> Forces:
+        """Those of solutions that follow one another, by lanes, at the times of the frames [s];
+        none where they were not saved."""
         none = np.zeros((len(times), 0, 3))
         found = [Forces(none, none)]
         for lane in lanes:
-            if lane.contacts is None:
+            contacts = [one.contacts for one in lane if one.contacts is not None]
+            if len(contacts) < len(lane):
                 continue
-            saved = np.asarray(lane.ts)[np.asarray(lane.reached)]
+            reached = [np.asarray(one.reached) for one in lane]
+            saved, vector, point = (
+                np.concatenate([np.asarray(a)[kept] for a, kept in zip(part, reached, strict=True)])
+                for part in (
+                    [one.ts for one in lane],
+                    [one.vector for one in contacts],
+                    [one.point for one in contacts],
+                )
+            )
             # A frame at a saved time may be before it by round-off.
             late = times + 1e-9 * (times[-1] - times[0])
             step = np.maximum(0, np.searchsorted(saved, late, side="right") - 1)
-            force = np.nan_to_num(np.asarray(lane.contacts.vector)[step])
+            force = np.nan_to_num(vector[step])
             loaded = np.any(force != 0, axis=(0, 2))
-            point = np.asarray(lane.contacts.point)[step]
-            found.append(Forces(point[:, loaded], force[:, loaded]))
+            found.append(Forces(point[step][:, loaded], force[:, loaded]))
         return Forces(*(np.concatenate(parts, axis=1) for parts in zip(*found, strict=True)))
 
     def arrows(self, length: float) -> Float[np.ndarray, "n_frames n_contacts 2 3"]:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -47,12 +49,23 @@ def drawn(obstacle: AbstractShape | Moving, size: float) -> Drawn:
     return Drawn(Mesh(corners, np.array([[0, 1, 2], [0, 2, 3]])), "double")
 
 
-def poses(obstacle: Moving, times: np.ndarray, args: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Positions [m], shape (n, 3), and quaternions, shape (n, 4), of an obstacle at times [s]."""
+def poses(
+    obstacle: Moving, times: np.ndarray, starts: Sequence[float], args_of_each: Sequence[Any]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Positions [m], shape (n, 3), and quaternions, shape (n, 4), of an obstacle at times [s], with
+    args that hold from one of the starts [s] to the next."""
+    # A time at a start may be before it by round-off.
+    first = np.searchsorted(times, np.asarray(starts[1:]) - 1e-9 * (times[-1] - times[0]))
+    spans = zip(np.split(times, first), args_of_each, strict=True)
+    found = [_poses(obstacle, span, args) for span, args in spans if span.size]
+    position, turn = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    return position.astype(float), turn.astype(float)
 
+
+@eqx.filter_jit
+def _poses(obstacle: Moving, times: np.ndarray, args: Any):
     def at(t):
         position, turn = obstacle.pose(t, args)
         return position.array(), turn.array()
 
-    position, turn = jax.jit(jax.vmap(at))(jnp.asarray(times, jnp.result_type(float)))
-    return np.asarray(position, float), np.asarray(turn, float)
+    return jax.vmap(at)(jnp.asarray(times, jnp.result_type(float)))

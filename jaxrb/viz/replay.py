@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 from jaxtyping import Bool, Float
 
@@ -41,7 +42,7 @@ _HOLD = 0.35  # how long an arrow stays [s of playing]
 
 def replay(
     world: World,
-    sol: Solution,
+    sol: Solution | Sequence[Solution],
     *,
     lanes: Sequence[int] | None = None,
     fps: float = 30.0,
@@ -61,7 +62,8 @@ def replay(
     Args:
         world: of the simulation; the same for all lanes.
         sol: saved with `SaveAt(every=...)` or `SaveAt(ts=...)`, with `impacts=` for the arrows.
-            Of a simulation that ended early, what there is.
+            Of a simulation that ended early, what there is. Or several that follow one another,
+            such as those of `OptimalControl.rollout`: they are shown as one motion.
         lanes: of a solution with a batch axis, which to show. The first is opaque, the others
             are translucent.
         fps: frames per second of playing.
@@ -72,50 +74,75 @@ def replay(
         forces: whether to draw the forces of contacts that last, where they were saved
             (`SaveAt(..., contacts=True)`), as darker arrows to each point of contact. Their
             lengths are proportional but for the largest twentieth of them.
-        args: those of `simulate`, for the motions of obstacles.
+        args: those of `simulate`, for the motions of obstacles; of several solutions one for
+            each, such as the controls of `Inputs`.
 
     Returns:
         The replay; see `Replay.save` and `Replay.show`.
 
     Raises:
         ImportError: if viser is not installed, or scikit-image where a mesh needs it.
-        ValueError: if the solution has no saved states, the lanes do not fit to it, or `fps` or
-            `speed` is not positive.
+        ValueError: if the solution has no saved states, the lanes do not fit to it, `fps` or
+            `speed` is not positive, or of several solutions one begins before the last one ends or
+            `args` are not as many.
     """
     _viser()
     for name, value in (("fps", fps), ("speed", speed)):
         if not (math.isfinite(value) and value > 0):
             raise ValueError(f"{name} must be positive and finite; got {value!r}.")
     chosen = chosen_lanes(world, sol, lanes)
-    tracks = [Track.of(lane) for lane in chosen]
+    args_of_each = _args_of_each(sol, args)
+    tracks = [Track.joined([Track.of(one) for one in lane]) for lane in chosen]
     first, last = min(t.time[0] for t in tracks), max(t.time[-1] for t in tracks)
     step = speed / fps
     times = first + step * np.arange(math.floor((last - first) / step * (1 + 1e-12)) + 1)
     if last > times[-1] + 1e-6 * step:
         times = np.append(times, last)
-    poses = [track.at(times) for track in tracks]
-    results = [result_name(lane.result) for lane in chosen]
-    numbers = [None] if lanes is None else list(lanes)
-    note = ", ".join(
-        ("" if number is None else f"lane {number}: ") + result
-        for number, result in zip(numbers, results, strict=True)
-        if result != Code.successful.name
-    )
+    found = [track.at(times) for track in tracks]
+    starts = [float(one.ts[0]) for one in chosen[0]]
     return Replay(
         world=world,
         times=times,
-        position=np.stack([position for position, _ in poses]),
-        quaternion=np.stack([quaternion for _, quaternion in poses]),
+        position=np.stack([position for position, _ in found]),
+        quaternion=np.stack([quaternion for _, quaternion in found]),
         impact_time=np.concatenate([track.impact_time for track in tracks]),
         impact_position=np.concatenate([track.impact_position for track in tracks]),
         impact_impulse=np.concatenate([track.impact_impulse for track in tracks]),
         speed=float(speed),
-        note=note,
+        note=_note(chosen, lanes),
         trace=bool(trace),
         impacts=bool(impacts),
         forces=Forces.of(chosen if forces else [], times),
-        args=args,
+        obstacle_poses={
+            index: poses(obstacle, times, starts, args_of_each)
+            for index, obstacle in enumerate(world.obstacles)
+            if isinstance(obstacle, Moving)
+        },
     )
+
+
+def _args_of_each(sol: Solution | Sequence[Solution], args: Any) -> list:
+    """The args of each solution."""
+    if not isinstance(sol, Sequence):
+        return [args]
+    if args is None:
+        return [None] * len(sol)
+    listed = isinstance(args, Sequence) or (isinstance(args, np.ndarray | jax.Array) and args.ndim)
+    if not listed or len(args) != len(sol):
+        raise ValueError(f"args must be one for each of {len(sol)} solutions; got {args!r}.")
+    return list(args)
+
+
+def _note(chosen: list[list[Solution]], lanes: Sequence[int] | None) -> str:
+    """The results of lanes that ended early."""
+    numbers = [""] if lanes is None else [f"lane {lane}: " for lane in lanes]
+    results = [
+        number + result_name(one.result)
+        for number, lane in zip(numbers, chosen, strict=True)
+        for one in lane
+        if result_name(one.result) != Code.successful.name
+    ]
+    return ", ".join(dict.fromkeys(results))
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,7 +161,8 @@ class Replay:
         note: names of the results of lanes that ended early; empty if none did.
         trace, impacts: whether paths and impulses are drawn.
         forces: of contacts that last.
-        args: of the motions of obstacles.
+        obstacle_poses: positions [m], shape (n_frames, 3), and quaternions, shape (n_frames, 4),
+            of obstacles that move, by their numbers.
     """
 
     world: World
@@ -149,7 +177,7 @@ class Replay:
     trace: bool
     impacts: bool
     forces: Forces
-    args: Any = None
+    obstacle_poses: dict[int, tuple[np.ndarray, np.ndarray]]
 
     @property
     def duration(self) -> float:
@@ -269,15 +297,6 @@ class Replay:
         known = {id(body): body for body in self.world.bodies}
         known = {key: mesh(body.centered_shape()) for key, body in known.items()}
         return [known[id(body)] for body in self.world.bodies]
-
-    @functools.cached_property
-    def obstacle_poses(self) -> dict[int, tuple[np.ndarray, np.ndarray]]:
-        """Positions [m] and quaternions in all frames of obstacles that move, by their numbers."""
-        return {
-            index: poses(obstacle, self.times, self.args)
-            for index, obstacle in enumerate(self.world.obstacles)
-            if isinstance(obstacle, Moving)
-        }
 
     @functools.cached_property
     def extent(self) -> Extent:

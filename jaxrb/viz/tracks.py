@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -12,8 +14,18 @@ from ..bodies import State
 from ..simulate import RESULTS, Solution, World
 
 
-def chosen_lanes(world: World, sol: Solution, lanes: Sequence[int] | None) -> list[Solution]:
-    """One solution for each lane, in NumPy."""
+def chosen_lanes(
+    world: World, sol: Solution | Sequence[Solution], lanes: Sequence[int] | None
+) -> list[list[Solution]]:
+    """For each lane its solutions, which follow one another, in NumPy."""
+    sols = sol if isinstance(sol, Sequence) else [sol]
+    if not sols:
+        raise ValueError("sol must be a Solution of simulate, or several; got none.")
+    each = [_chosen_lanes(world, one, lanes) for one in sols]
+    return [list(lane) for lane in zip(*each, strict=True)]
+
+
+def _chosen_lanes(world: World, sol: Solution, lanes: Sequence[int] | None) -> list[Solution]:
     if not isinstance(sol, Solution):
         raise ValueError(f"sol must be a Solution of simulate; got {type(sol).__name__}.")
     axes = np.ndim(sol.states.position)
@@ -90,6 +102,22 @@ class Track:
             time = np.append(time, reached)
             values = [np.concatenate(pair) for pair in zip(values, final, strict=True)]
         return Track._with_impacts(sol, time, values, slack)
+
+    @staticmethod
+    def joined(tracks: Sequence[Track]) -> Track:
+        """Those of solutions that follow one another; between two there may be a kick."""
+        for k, (before, after) in enumerate(itertools.pairwise(tracks)):
+            begin, end = after.time[0], before.time[-1]
+            if begin < end - 1e-6 * abs(end):  # but for round-off, of float32 too
+                raise ValueError(
+                    f"sol must be solutions that follow one another: sol[{k + 1}] begins at "
+                    f"{begin:g} s, before sol[{k}] ends at {end:g} s."
+                )
+        names = [field.name for field in dataclasses.fields(Track)]
+        parts = {name: np.concatenate([getattr(t, name) for t in tracks]) for name in names}
+        parts["time"] = np.maximum.accumulate(parts["time"])
+        parts["smooth"] = np.concatenate([np.append(t.smooth, False) for t in tracks])[:-1]
+        return Track(**parts)
 
     @staticmethod
     def _with_impacts(sol: Solution, time: np.ndarray, values: list, slack: float) -> Track:
