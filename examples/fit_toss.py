@@ -15,6 +15,7 @@ from pathlib import Path
 import jax
 import matplotlib as mpl
 import numpy as np
+from replays import write_replay
 
 import jaxrb as rb
 from jaxrb import optimize as ro
@@ -71,7 +72,9 @@ def main(out=None):
 
 def draw(data, fit, path):
     """The measured and the fitted height, the residuals, and the estimates over the truth."""
-    fitted = rb.simulate(fit.world, fit.states[0], METHOD, TS[-1], save=rb.SaveAt(ts=TS)).states
+    save = rb.SaveAt(ts=TS, impacts=8)
+    sol = rb.simulate(fit.world, fit.states[0], METHOD, TS[-1], save=save)
+    fitted = sol.states
     with mpl.rc_context(rb.viz.STYLE):
         figure, (left, middle, right) = rb.viz.new_figure(1, 3, size=(11, 3.4))
         left.plot(TS, 1e3 * data.position[:, 0, 2], ".", ms=3, color="0.6", label="measured")
@@ -99,7 +102,9 @@ def draw(data, fit, path):
         right.errorbar(range(5), values, [values - lower, upper - values], fmt="o", capsize=3)
         right.set_xticks(range(5), names)
         right.set(ylabel="estimate over truth", title="95 % intervals")
+        path.parent.mkdir(parents=True, exist_ok=True)
         rb.viz.save_figure(figure, path)
+    write_replay(path.with_suffix(".html"), fit.world, sol, speed=0.25)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import matplotlib as mpl
 import numpy as np
+from replays import write_replay
 
 import jaxrb as rb
 from jaxrb import optimize as ro
@@ -93,6 +94,7 @@ def draw(solution, path):
     axes["force"].legend(ncols=3)
     path.parent.mkdir(parents=True, exist_ok=True)
     rb.viz.save_figure(figure, path)
+    write_replay(path.with_suffix(".html"), plan.world, stages, speed=0.25)
 
 
 def end_of(plan, controls):

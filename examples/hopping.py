@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 import matplotlib as mpl
 import numpy as np
+from replays import write_replay
 
 import jaxrb as rb
 from jaxrb import optimize as ro
@@ -106,7 +107,7 @@ def main(out=None):
     plan = problem()
     solution = ro.solve(plan, ro.GaussNewtonShooting(), (np.tile(KICK, (STAGES, 1)), sketch()))
     print(solution)
-    stages = plan.rollout(solution.controls, rb.SaveAt(every=1))
+    stages = plan.rollout(solution.controls, rb.SaveAt(every=1, impacts=4))
     ends = jnp.stack([sol.final.position[0] for sol in stages])
     apart = float(np.abs(np.asarray(ends) - solution.states.position[1:, 0]).max())
     bounces = sum(int(sol.impacts.count) for sol in stages)
@@ -114,6 +115,7 @@ def main(out=None):
     if out is not None:
         Path(out).mkdir(parents=True, exist_ok=True)
         draw(solution, stages, Path(out) / "hopping.png")
+        write_replay(Path(out) / "hopping.html", plan.world, stages)
     return solution, apart
 
 

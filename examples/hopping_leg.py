@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 import matplotlib as mpl
 import numpy as np
+from replays import write_replay
 
 import jaxrb as rb
 from jaxrb import optimize as ro
@@ -116,6 +117,7 @@ def draw(plan, controls, path):
     below.set(xlabel="time [s]", ylabel="force of the motor [N]", xlim=(0, HOPS * PERIOD))
     path.parent.mkdir(parents=True, exist_ok=True)
     rb.viz.save_figure(figure, path)
+    write_replay(path.with_suffix(".html"), plan.world, stages)
 
 
 def main(out=None):

@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 import matplotlib as mpl
 import numpy as np
+from replays import write_replay
 
 import jaxrb as rb
 from jaxrb import optimize as ro
@@ -71,7 +72,7 @@ class Throw(NamedTuple):
         multiplier: the derivative of the time by the greatest speed [s^2/m].
         missed: the residual, largest.
         velocity: of the throw [m/s].
-        path: of the ball, shape (n, 3) [m].
+        sol: its flight.
     """
 
     kind: str
@@ -79,7 +80,7 @@ class Throw(NamedTuple):
     multiplier: float
     missed: float
     velocity: np.ndarray
-    path: np.ndarray
+    sol: rb.Solution
 
 
 def distinct(shots: Any):
@@ -100,7 +101,7 @@ def distinct(shots: Any):
         found.append(
             Throw(
                 KINDS.get(hits, "by several"), float(time), float(multiplier), worst,
-                np.asarray(velocity), np.asarray(sol.states.position[:, 0]),
+                np.asarray(velocity), sol,
             )
         )  # fmt: skip
     return found
@@ -138,7 +139,8 @@ def draw(found, path):
         name = None if throw.kind in kinds else throw.kind
         kinds.add(throw.kind)
         lines = {"ls": "-", "lw": 2.0} if soonest else {"ls": ":", "lw": 0.8}
-        side.plot(throw.path[:, 0], throw.path[:, 2], color=color, **lines)
+        place = throw.sol.states.position[:, 0]
+        side.plot(place[:, 0], place[:, 2], color=color, **lines)
         times.plot(FASTEST, throw.time, "o", color=color, mfc=color if soonest else "white",
                    label=name, zorder=3)  # fmt: skip
     side.fill_between([-0.5, WALL], -0.3, 0.0, color="0.85", lw=0)
@@ -159,6 +161,9 @@ def draw(found, path):
     times.legend(loc="upper left")
     path.parent.mkdir(parents=True, exist_ok=True)
     rb.viz.save_figure(figure, path)
+    soonest = [throw.sol for throw in found if throw.multiplier < 0]
+    sols = jax.tree.map(lambda *leaves: jnp.stack(leaves), *soonest)
+    write_replay(path.with_suffix(".html"), world(), sols, lanes=range(len(soonest)))
 
 
 def main(out=None):

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import matplotlib as mpl
 import numpy as np
+from replays import write_replay
 
 import jaxrb as rb
 from jaxrb import optimize as ro
@@ -111,11 +112,13 @@ def main(out=None):
     plan = problem()
     solution = ro.solve(plan, ro.GaussNewtonShooting(), sketch(plan))
     print(solution)
-    missed = float(jnp.abs(miss(plan.rollout(solution.controls)[-1].final)).max())
+    stages = plan.rollout(solution.controls, rb.SaveAt(every=1))
+    missed = float(jnp.abs(miss(stages[-1].final)).max())
     print(f"a simulation with these thrusts misses the end by {missed:.1e}")
     if out is not None:
         Path(out).mkdir(parents=True, exist_ok=True)
         draw(solution, Path(out) / "powered_landing.png")
+        write_replay(Path(out) / "powered_landing.html", plan.world, stages)
     return solution, missed
 
 

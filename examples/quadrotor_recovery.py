@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 import matplotlib as mpl
 import numpy as np
+from replays import write_replay
 
 import jaxrb as rb
 
@@ -49,7 +50,7 @@ def fly():
     state = rb.State(zero, q, zero, zero)
     # It never lies down: without contacts that last the program is smaller.
     method = rb.LGVCI(DT, on_zeno="stop")
-    return world, rb.simulate(world, state, method, T1, save=rb.SaveAt(every=4))
+    return world, rb.simulate(world, state, method, T1, save=rb.SaveAt(every=4, impacts=16))
 
 
 def draw(solution, errors, path):
@@ -98,6 +99,7 @@ def main(out=None):
     if out is not None:
         Path(out).mkdir(parents=True, exist_ok=True)
         draw(solution, errors, Path(out) / "quadrotor_recovery.png")
+        write_replay(Path(out) / "quadrotor_recovery.html", world, solution)
     return impacts, distance, psi
 
 

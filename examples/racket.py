@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import matplotlib as mpl
 import numpy as np
+from replays import write_replay
 
 import jaxrb as rb
 from jaxrb import optimize as ro
@@ -80,19 +81,19 @@ def sketch():
 
 
 def flown(plan, controls):
-    """All states of a simulation stroke by stroke, their times, and its bounces."""
+    """All states of a simulation stroke by stroke, their times, and the solutions."""
     stages = plan.rollout(controls, rb.SaveAt(every=1, impacts=2))
     states = jax.tree.map(lambda *parts: jnp.concatenate(parts), *(sol.states for sol in stages))
     times = np.concatenate([np.asarray(sol.ts) for sol in stages])
-    return states, times, [sol.impacts for sol in stages]
+    return states, times, stages
 
 
 def draw(plan, controls, path):
     """Heights over time, the ball from above with its bounces, and the strokes."""
-    states, times, impacts = flown(plan, controls)
+    states, times, stages = flown(plan, controls)
     place = 100 * np.asarray(states.position[:, 0])
-    hits = 100 * np.stack([np.asarray(one.position[0]) for one in impacts])
-    when = np.array([float(one.time[0]) for one in impacts])
+    hits = 100 * np.stack([np.asarray(sol.impacts.position[0]) for sol in stages])
+    when = np.array([float(sol.impacts.time[0]) for sol in stages])
     chosen = controls[np.minimum((times / PERIOD + 1e-9).astype(int), STROKES - 1)]
     racket = 100 * chosen[:, 0] * np.sin(np.pi * times / PERIOD) ** 2
     figure, axes = rb.viz.new_figure(2, 2, size=(9.5, 4.8), width_ratios=(1.6, 1))
@@ -121,6 +122,7 @@ def draw(plan, controls, path):
     lean.legend()
     path.parent.mkdir(parents=True, exist_ok=True)
     rb.viz.save_figure(figure, path)
+    write_replay(path.with_suffix(".html"), plan.world, stages, args=controls)
 
 
 def main(out=None):

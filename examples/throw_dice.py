@@ -9,13 +9,15 @@ neighbourhood of these throws by no more than 2e-8 m.)
 With a number, so many dice are thrown, and it is counted what is on top. Expected: all lie level;
 chi-square of the six counts is below 11.07 for 95 of 100 seeds.
 
-Run: python examples/throw_dice.py [4000]
+Run: python examples/throw_dice.py [4000] [--out DIR]
 """
 
-import sys
+import argparse
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+from replays import write_replay
 
 import jaxrb as rb
 
@@ -23,14 +25,23 @@ METHOD = rb.LGVCI(dt=0.005, on_zeno="rest")
 VELOCITIES = ((1.2, 0.0, 0.0), (-0.04, 0.78, 0.87), (0.57, -0.22, -0.73))  # of throws [m/s]
 
 
+def table(restitution):
+    """A die and a table."""
+    die = rb.RigidBody(rb.Box((0.05, 0.05, 0.05)), mass=0.5)
+    return rb.World([die], [rb.HalfSpace()], contact_law=rb.Coulomb(0.4, restitution))
+
+
+def thrown(velocity, save=None):
+    """The trajectory of a throw."""
+    place, turn = jnp.array([[0.0, 0.0, 0.3]]), jnp.array([[0.8, 0.4, 0.4, 0.2]])
+    state = rb.State(place, turn, velocity[None], jnp.array([[3.0, 6.0, 2.0]]))
+    return rb.simulate(table(0.0), state, METHOD, t1=1.2, save=save, throw=False)
+
+
 def throw(velocity):
     """Where a die comes to rest in the plane of the table [m], and how its axes are inclined
     there: the sines, of which one is 1 or -1."""
-    die = rb.RigidBody(rb.Box((0.05, 0.05, 0.05)), mass=0.5)
-    world = rb.World([die], [rb.HalfSpace()], contact_law=rb.Coulomb(0.4, restitution=0.0))
-    place, turn = jnp.array([[0.0, 0.0, 0.3]]), jnp.array([[0.8, 0.4, 0.4, 0.2]])
-    state = rb.State(place, turn, velocity[None], jnp.array([[3.0, 6.0, 2.0]]))
-    lies = rb.simulate(world, state, METHOD, t1=1.2, throw=False).final
+    lies = thrown(velocity).final
     return lies.position[0, :2], lies.rotation_matrix[0, 2]
 
 
@@ -40,7 +51,7 @@ def face(upward):
     return jnp.where(upward[axis] > 0, axis + 1, 6 - axis)
 
 
-def main(h=1e-5):
+def main(out=None, h=1e-5):
     """Returns of each throw the number on top, how far that face is from level, the derivative of
     the place by the velocity, shape (2, 3) [s], and the same by differences of a step h [m/s]."""
     run, derivative = jax.jit(throw), jax.jit(jax.jacfwd(throw))
@@ -53,6 +64,12 @@ def main(h=1e-5):
         print(f"thrown with {velocity} m/s it lies at {place} m with {face(upward)} on top")
         print(f"derivative by the velocity [s]\n{exact}\nby differences\n{differences}")
         found.append((int(face(upward)), 1 - jnp.abs(upward).max(), exact, differences))
+    if out is not None:
+        Path(out).mkdir(parents=True, exist_ok=True)
+        save = rb.SaveAt(every=1, impacts=64, contacts=True)
+        sols = jax.vmap(lambda velocity: thrown(velocity, save))(jnp.array(VELOCITIES))
+        path, lanes = Path(out) / "throw_dice.html", range(len(VELOCITIES))
+        write_replay(path, table(0.0), sols, lanes=lanes, speed=0.25)
     return found
 
 
@@ -65,10 +82,8 @@ def many(n, seed=0):
     )
     turns = turns / jnp.linalg.norm(turns, axis=-1, keepdims=True)
     places = jnp.tile(jnp.array([0.0, 0.0, 0.3]), (n, 1, 1))
-    die = rb.RigidBody(rb.Box((0.05, 0.05, 0.05)), mass=0.5)
-    world = rb.World([die], [rb.HalfSpace()], contact_law=rb.Coulomb(0.4, restitution=0.3))
     states = rb.State(places, turns, velocity, 10 * spin)
-    sol = rb.simulate_batch(world, states, METHOD, t1=3.0, throw=False)
+    sol = rb.simulate_batch(table(0.3), states, METHOD, t1=3.0, throw=False)
     upward = jax.vmap(lambda state: state.rotation_matrix[0, 2])(sol.final)
     counts = jnp.bincount(jax.vmap(face)(upward), length=7)[1:]
     chi_square = jnp.sum((counts - n / 6) ** 2) / (n / 6)
@@ -80,7 +95,11 @@ def many(n, seed=0):
 
 if __name__ == "__main__":
     jax.config.update("jax_enable_x64", True)
-    if len(sys.argv) > 1:
-        many(int(sys.argv[1]))
+    parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
+    parser.add_argument("dice", type=int, nargs="?", help="how many to throw and to count")
+    parser.add_argument("--out", default="examples/figures", help="folder of the replay")
+    arguments = parser.parse_args()
+    if arguments.dice is not None:
+        many(arguments.dice)
     else:
-        main()
+        main(arguments.out)

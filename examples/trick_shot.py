@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import matplotlib as mpl
 import numpy as np
 from matplotlib.patches import Circle, Rectangle
+from replays import write_replay
 
 import jaxrb as rb
 from jaxrb import optimize as ro
@@ -163,15 +164,16 @@ def draw(world, shots, path, n=160):
     solved = np.flatnonzero(shots.cost < 1e-10)
     order = solved[np.argsort(shots.impacts[solved], kind="stable")]
     for ax, which in zip(axes[:, 0], (order[0], order[-1]), strict=True):
-        draw_shot(world, jax.tree.map(lambda leaf, k=which: leaf[k], shots.state), ax)
+        sol = draw_shot(world, jax.tree.map(lambda leaf, k=which: leaf[k], shots.state), ax)
     draw_map(world, figure.add_subplot(axes[0, 0].get_gridspec()[:, 1]), figure, n)
     path.parent.mkdir(parents=True, exist_ok=True)
     rb.viz.save_figure(figure, path)
+    write_replay(path.with_suffix(".html"), world, sol, speed=0.25)
 
 
 def draw_shot(world, state, ax):
-    """The table with the paths of the balls."""
-    save = rb.SaveAt(ts=np.linspace(0.0, T1, 400))
+    """The table with the paths of the balls; returns the solution."""
+    save = rb.SaveAt(ts=np.linspace(0.0, T1, 400), impacts=32)
     sol = rb.simulate(world, state, METHOD, T1, save=save)
     places = np.asarray(sol.states.position)
     for k, color in zip(range(len(world.bodies)), (BLACK, BLUE, ORANGE, GREEN), strict=False):
@@ -184,6 +186,7 @@ def draw_shot(world, state, ax):
     ax.set(aspect="equal", xlim=(-1.03, 1.03), ylim=(-0.53, 0.53), xticks=[], yticks=[])
     ax.spines[:].set_visible(False)
     ax.set_title(f"{int(sol.impacts.count)} impacts", loc="left")
+    return sol
 
 
 def draw_map(world, ax, figure, n):

@@ -28,6 +28,15 @@ def test_arrays_are_made_when_it_runs(name):
     assert not made
 
 
+def test_without_viser_there_is_a_line_instead_of_a_replay(tmp_path, capsys, monkeypatch):
+    from replays import write_replay
+
+    monkeypatch.setitem(sys.modules, "viser", None)
+    write_replay(tmp_path / "flight.html", None, None)
+    assert capsys.readouterr().out == 'A replay needs viser: pip install "jaxrb[viz]".\n'
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.slow
 def test_throw_to_target():
     import throw_to_target
@@ -78,6 +87,7 @@ def test_powered_landing(tmp_path):
     assert solution.controls.shape == (50, 3)
     assert missed < 1e-9
     assert (tmp_path / "powered_landing.png").stat().st_size > 10_000
+    assert (tmp_path / "powered_landing.html").stat().st_size > 100_000
 
 
 @pytest.mark.long
@@ -93,6 +103,7 @@ def test_hopping(tmp_path):
     assert solution.iterations <= 20
     assert apart < 1e-9
     assert (tmp_path / "hopping.png").stat().st_size > 10_000
+    assert (tmp_path / "hopping.html").stat().st_size > 100_000
 
 
 @pytest.mark.long
@@ -111,6 +122,7 @@ def test_fit_toss(tmp_path):
     truth = [example.RESTITUTION, example.FRICTION, *example.MOMENTS]
     np.testing.assert_allclose(found, truth, rtol=0.01)
     assert (tmp_path / "fit_toss.png").stat().st_size > 10_000
+    assert (tmp_path / "fit_toss.html").stat().st_size > 100_000
 
 
 @pytest.mark.long
@@ -128,6 +140,7 @@ def test_trick_shot(tmp_path, n_balls, least):
     assert frozen <= 15
     assert len(n_solved) == 25 and (n_solved > 0).all()
     assert (tmp_path / "trick_shot.png").stat().st_size > 10_000
+    assert (tmp_path / "trick_shot.html").stat().st_size > 100_000
 
 
 @pytest.mark.long
@@ -146,6 +159,7 @@ def test_hopping_leg(tmp_path):
     # Of second order in steps: the swing of the leg has 80 of them.
     assert apart < 0.1
     assert (tmp_path / "hopping_leg.png").stat().st_size > 10_000
+    assert (tmp_path / "hopping_leg.html").stat().st_size > 100_000
 
 
 @pytest.mark.long
@@ -163,6 +177,7 @@ def test_racket(tmp_path):
     assert aside < example.DISC
     assert apart < 1e-9
     assert (tmp_path / "racket.png").stat().st_size > 10_000
+    assert (tmp_path / "racket.html").stat().st_size > 100_000
 
 
 @pytest.mark.long
@@ -180,6 +195,7 @@ def test_minimum_time_throw(tmp_path):
         np.testing.assert_allclose(soonest.multiplier, multiplier, rtol=1e-9)
         assert soonest.multiplier < 0
     assert (tmp_path / "minimum_time_throw.png").stat().st_size > 10_000
+    assert (tmp_path / "minimum_time_throw.html").stat().st_size > 100_000
 
 
 @pytest.mark.long
@@ -217,6 +233,7 @@ def test_flight_between_poses(tmp_path):
     assert np.abs(again.controls - solution.controls).max() < 1e-3
     assert solution.cost < 0.5 * hovering
     assert (tmp_path / "flight_between_poses.png").stat().st_size > 10_000
+    assert (tmp_path / "flight_between_poses.html").stat().st_size > 100_000
 
 
 def gradients(plan, missed, controls):
@@ -252,6 +269,7 @@ def test_quadrotor_recovery(tmp_path):
     assert distance < 1e-3
     assert psi < 1e-6
     assert (tmp_path / "quadrotor_recovery.png").stat().st_size > 10_000
+    assert (tmp_path / "quadrotor_recovery.html").stat().st_size > 100_000
 
 
 @pytest.mark.long
