@@ -163,7 +163,8 @@ def draw(found, path):
     rb.viz.save_figure(figure, path)
     soonest = [throw.sol for throw in found if throw.multiplier < 0]
     sols = jax.tree.map(lambda *leaves: jnp.stack(leaves), *soonest)
-    write_replay(path.with_suffix(".html"), world(), sols, lanes=range(len(soonest)))
+    lanes = range(len(soonest))
+    write_replay(path.with_suffix(".html"), world(), sols, lanes=lanes, speed=0.25)
 
 
 def main(out=None):
