@@ -79,7 +79,8 @@ def test_constructors_tell_all_their_arguments(kind):
 def test_help_of_a_constructor():
     text = constructor(rb.World)
     assert "gravity: acceleration, world frame [m/s^2], shape (3,)." in text
-    assert "one of them. Any solid, half-space or cavity" in text  # the second line of an entry
+    # The second line of an entry.
+    assert "cavity (`Complement`, `Difference`) whose gap to the bodies" in text
     # Two attributes in one entry, and attributes of the class that it is derived from.
     assert "b: the solids" in constructor(rb.Union)
     assert "iterations: at most" in constructor(rb.SimoWong)
