@@ -51,6 +51,8 @@ class Assembly(NamedTuple):
             for (body, other), own in self.at_bodies.items():
                 if own != usual:
                     special.append(PairLaw(law(own), body, other=other))
+        # As it is by default, where nothing is left out.
+        all_touch = len(self.at_obstacles) == len(self.bodies) * len(self.obstacles)
         return World(
             self.bodies,
             self.obstacles,
@@ -60,7 +62,7 @@ class Assembly(NamedTuple):
             self.forces,
             pairs=list(self.at_bodies),
             pair_laws=special,
-            obstacle_pairs=list(self.at_obstacles),
+            obstacle_pairs=None if all_touch else list(self.at_obstacles),
         )
 
 

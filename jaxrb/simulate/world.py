@@ -173,8 +173,7 @@ class World(eqx.Module):
         self._check_indices([body for body, _ in found], name)
         for _, obstacle in found:
             self._check_obstacle(obstacle, name)
-        every = len(found) == len(self.bodies) * len(self.obstacles)
-        return None if every else tuple(found)
+        return tuple(found)
 
     def _check_obstacle(self, obstacle: int, name: str):
         if obstacle >= len(self.obstacles):

@@ -1,5 +1,7 @@
 """Which bodies can hit which obstacles, against closed forms and against worlds of one body."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -48,10 +50,13 @@ def test_only_listed_pairs_touch():
 
 
 def test_all_pairs_are_the_default():
+    """A list of all is kept as a list: what is added later is not among them."""
     every = [(i, k) for k in (1, 0) for i in range(3)]
     world = falling(pairs=every)
-    assert world.obstacle_pairs is None
-    assert jax.tree.structure(world) == jax.tree.structure(falling(pairs=None))
+    assert world.obstacle_pairs == tuple(every)
+    np.testing.assert_array_equal(rb.gaps(world, START), rb.gaps(falling(pairs=None), START))
+    more = dataclasses.replace(world, obstacles=(*world.obstacles, rb.HalfSpace(offset=-3.0)))
+    assert np.isinf(rb.gaps(more, START)[:, 2]).all()
 
 
 METHODS = {
