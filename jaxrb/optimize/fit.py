@@ -27,7 +27,7 @@ from .multiple_shooting import Point, Problem
 from .parameters import Parameters
 from .results import RESULTS, code_of, items
 from .segments import Settings, capacity, parted
-from .unmeasured import completed
+from .unmeasured import PoseArrays, completed
 
 # Chi-square above what noise exceeds with this probability is a poor fit.
 POOR = 1e-3
@@ -164,16 +164,9 @@ def fit(
     _check(world, throws, free, method, segments)
     positive_count(max_iterations, "max_iterations")
     initial = _starts(free, starts, key, spread)
-    noise = max(one.noise[0] for one in throws)
-    # Of two to a power of ten, as it is part of the program, which need not be another for data
-    # that are a little noisier.
-    depth = max(method.penetration, 10.0 ** float(np.ceil(2 * np.log10(PENETRATION * noise)) / 2))
-    method = dataclasses.replace(method, penetration=depth)
+    method = _with_penetration(method, throws)
     dt = float(method.dt)  # type: ignore[arg-type]
-    poses = [
-        completed(world, data, state, method, args)
-        for data, state in zip(throws, _guessed(world, throws, states, free.dtype), strict=True)
-    ]
+    poses = _poses(world, throws, states, method, args, free.dtype)
     chains, nodes = cut(world, throws, poses, dt, segments, free.dtype)
     if _dof(chains, free.size) < 0:
         raise ValueError(
@@ -213,9 +206,25 @@ def _check(world, throws, free, method, segments) -> None:
         positive_count(segments, "segments")
 
 
-def _guessed(world: World, throws, states, dtype) -> list[State | None]:
-    if states is None:
-        return [None] * len(throws)
+def _with_penetration(method: AbstractMethod, throws) -> AbstractMethod:
+    """The method with room for measured states that penetrate by some of the noise."""
+    noise = max(one.noise[0] for one in throws)
+    # Of two to a power of ten, as it is part of the program, which need not be another for data
+    # that are a little noisier.
+    depth = max(method.penetration, 10.0 ** float(np.ceil(2 * np.log10(PENETRATION * noise)) / 2))
+    return dataclasses.replace(method, penetration=depth)
+
+
+def _poses(world: World, throws, states, method, args, dtype) -> list[PoseArrays]:
+    """Those of each throw, completed from its state."""
+    given = [None] * len(throws) if states is None else _guesses(world, throws, states, dtype)
+    return [
+        completed(world, data, state, method, args)
+        for data, state in zip(throws, given, strict=True)
+    ]
+
+
+def _guesses(world: World, throws, states, dtype) -> list[State]:
     given = [states] if isinstance(states, State) else list(states)
     if len(given) != len(throws) or not all(isinstance(state, State) for state in given):
         raise ValueError(
