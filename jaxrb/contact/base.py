@@ -48,11 +48,31 @@ class Gaps(NamedTuple):
     round_off: Float[Array, " n_pairs"]  # of the gap [m]
 
 
+class AcrossStep(eqx.Module):
+    """How the points of obstacles that are at contacts move in a step.
+
+    Attributes:
+        before, after: their velocities at its start and at its end, world [m/s]. Those of points
+            about one body are those of one rigid motion, as they are seen when contacts are found:
+            else a body that turns with an obstacle would have to be strained by it.
+        ahead: by how much further they are, when contacts are found, than the velocities at the
+            start would have moved them [m].
+        bends: by how much further they are at the end than with the velocities at the start, and
+            by how much less far than with those at the end [m]; without derivatives.
+    """
+
+    before: Vec3
+    after: Vec3
+    ahead: Vec3
+    bends: tuple[Vec3, Vec3]
+
+
 class Surface(eqx.Module):
     """How the points of obstacles move that are at contacts."""
 
     velocity: Vec3  # world [m/s]
     acceleration: Float[Array, "..."]  # its size [m/s^2]
+    across: AcrossStep | None = None  # where a step asks for it
 
 
 class AbstractContacts(eqx.Module):

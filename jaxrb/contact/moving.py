@@ -14,9 +14,10 @@ from jaxtyping import Array, Float
 from ..bodies.forces.base import Time
 from ..bodies.forces.function import Function
 from ..bodies.forces.reference import pose_at
-from ..math import Quat, Vec3, norm, rotate, rotate_inverse
+from ..math import Quat, Vec3, cross, dot, norm, rotate, rotate_inverse
+from ..math.stumpff import stumpff
 from ..shapes.base import AbstractShape, shape_parameter
-from .base import Surface
+from .base import AcrossStep, Surface
 
 
 class Moving(eqx.Module):
@@ -69,12 +70,14 @@ class Motions(eqx.Module):
         which: of each contact its place in that list.
         args: of the motions; only its arrays.
         static_args: the rest of it.
+        span: from when to when a step asks how they move [s]; None where none does.
     """
 
     obstacles: tuple[Moving, ...]
     which: tuple[int, ...] = eqx.field(static=True)
     args: Any
     static_args: Any = eqx.field(static=True)
+    span: tuple[Float[Array, ""], Float[Array, ""]] | None = None
 
     @staticmethod
     def of(obstacles: Sequence[Moving], args: Any) -> Motions:
@@ -99,12 +102,13 @@ class Motions(eqx.Module):
         known = [obstacle.pose(t, args) for obstacle in self.obstacles]
         return jax.tree.map(lambda *parts: jnp.stack(parts), *(known[k] for k in self.which))
 
-    def surface(self, t: Float[Array, ""], points: Vec3) -> Surface:
+    def surface(self, t: Float[Array, ""], points: Vec3, bodies: Vec3) -> Surface:
         """How the points of the obstacles move that are at given places.
 
         Args:
             t: time [s].
             points: world [m]; components of shape (..., n_contacts).
+            bodies: where the centres of mass are of the bodies there, world [m].
         """
 
         def pose(t):
@@ -112,6 +116,9 @@ class Motions(eqx.Module):
             return jax.tree.map(lambda leaf: leaf.reshape(*lead, -1), self.poses(t))
 
         position, turn = pose(t)
+        across = None
+        if self.span is not None:
+            across = _across(pose, t, self.span, points, bodies)
         place = rotate_inverse(turn, points - position)
 
         def path(t):
@@ -123,4 +130,57 @@ class Motions(eqx.Module):
 
         now, change = jax.jvp(velocity, (t,), (jnp.ones_like(t),))
         # Its size is a scale by which is decided what counts as grazing.
-        return Surface(now, norm(jax.lax.stop_gradient(change)))
+        return Surface(now, norm(jax.lax.stop_gradient(change)), across)
+
+
+def spanning(contacts: Any, span: tuple[Float[Array, ""], Float[Array, ""]]) -> Any:
+    """Contacts, or what holds some, of which those with obstacles that move tell how these do so
+    from one time to another [s]; without any the same."""
+
+    def is_motion(node):
+        return isinstance(node, Motions)
+
+    if not any(map(is_motion, jax.tree.leaves(contacts, is_leaf=is_motion))):
+        return contacts
+    return jax.tree.map(
+        lambda leaf: dataclasses.replace(leaf, span=span) if is_motion(leaf) else leaf,
+        contacts,
+        is_leaf=is_motion,
+    )
+
+
+def _across(
+    pose: Callable[[Float[Array, ""]], tuple[Vec3, Quat]],
+    t: Float[Array, ""],
+    span: tuple[Float[Array, ""], Float[Array, ""]],
+    points: Vec3,
+    bodies: Vec3,
+) -> AcrossStep:
+    """How points of obstacles move that are at given places at a time, as `Motions.surface` has
+    them, of a step that takes place from one time to another."""
+    position, turn = pose(t)
+    center, arm = rotate_inverse(turn, bodies - position), rotate_inverse(turn, points - bodies)
+
+    def path(t):
+        position, turn = pose(t)
+        return rotate(turn, center) + position, turn
+
+    def moving(t):
+        (place, turned), (velocity, rate) = jax.jvp(path, (t,), (jnp.ones_like(t),))
+        spin = (rate * turned.conjugate()).v * 2.0
+        seen = rotate(turn, rotate_inverse(turned, spin))
+        along = velocity + cross(seen, points - bodies)
+        return place, velocity, rotate(turned, arm), spin, along
+
+    (start, end), duration = span, span[1] - span[0]
+    place, velocity, reach, spin, before = moving(start)
+    last, _, reached, _, after = moving(end)
+    # With the velocities at the start what turns goes on to turn.
+    since = t - start
+    turned = spin * since
+    quarter = dot(turned, turned) / 4
+    turned = Quat(stumpff(0, quarter), turned * (0.5 * stumpff(1, quarter)))
+    ahead = points - (place + velocity * since + rotate(turned, reach))
+    way = last + reached - (place + reach)
+    bends = (way - before * duration, after * duration - way)
+    return AcrossStep(before, after, ahead, jax.lax.stop_gradient(bends))

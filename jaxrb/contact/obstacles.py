@@ -86,7 +86,7 @@ class ObstacleContacts(AbstractContactSet):
         surface = None
         if self.motions is not None:
             position, turn = second
-            surface = self.motions.surface(t, rotate(turn, there[0]) + position)
+            surface = self.motions.surface(t, rotate(turn, there[0]) + position, first[0])
         sides = (Points(bodies, *here),)
         return ContactPoints(found.gap, found.round_off, found.normal, sides, surface)
 

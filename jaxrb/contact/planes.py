@@ -47,7 +47,7 @@ class MovingHalfSpaceContacts(AbstractContactSet):
         found = self.planes.found_above(place, normal, phase)
         x, q = jax.tree.map(lambda leaf: leaf[:, None], (phase.position, phase.orientation))
         each_part = self.motions.repeated(self.planes.n_parts)
-        surface = each_part.surface(t, x + rotate(q, found.point))
+        surface = each_part.surface(t, x + rotate(q, found.point), x)
         return dataclasses.replace(found, surface=surface)
 
     def unproved(self):

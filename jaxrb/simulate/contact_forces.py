@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from ..bodies import Phase, State
-from ..stepping.contact_rows import ContactRows, velocities
+from ..stepping.contact_rows import velocities
 from .method import AbstractMethod
 from .system import System, partners
 from .world import World
@@ -103,8 +103,8 @@ def forces_of(
         raise ValueError("contact_forces: nothing in this world can touch anything.")
     events = method.events(system, dt)
     impulse, solved, residual = events.contact_impulse(method.flight, t, dt, phase)
-    rows = ContactRows.of(system.contacts.find(t, phase).points(), phase)
-    slip = (rows.rates.velocity(velocities(phase, system.inertial)) - rows.drift)[1:]
+    rows = events.contact_rows(t, dt, phase)
+    slip = (rows.rates.velocity(velocities(phase, system.inertial)) - rows.before)[1:]
     least = _NONE * dt * system.dynamics.acceleration_scale(t, phase)
     slides = jnp.hypot(slip[0], slip[1]) > least
     mode = jnp.where(impulse[0] > 0, jnp.where(slides, SLIP, STICK), OPEN)

@@ -24,6 +24,7 @@ from jaxtyping import Array, Bool, Float, Int
 from ..bodies import Phase
 from ..contact import AbstractContacts, NearContacts, alone
 from ..flows import AbstractFlow, Step
+from ..stepping.contact_rows import ContactRows
 from .results import Code
 from .system import System
 
@@ -291,6 +292,12 @@ class AbstractEvents(eqx.Module):
             mode: before the event.
             known: the mode after it, where it happens again.
         """
+
+    def contact_rows(self, t, duration, phase: Phase) -> ContactRows:
+        """The contacts at the start of a flight, with the velocities of obstacles against which
+        those of bodies are measured there."""
+        assert self.system.contacts is not None
+        return ContactRows.of(self.system.contacts.find(t, phase).points(), phase)
 
     def contact_impulse(
         self, scheme: AbstractFlow, t: Float[Array, ""], duration: Float[Array, ""], phase: Phase

@@ -12,6 +12,7 @@ from jaxtyping import Array, Bool, Float
 
 from ..bodies import Phase
 from ..flows import AbstractFlow
+from ..stepping.contact_rows import ContactRows
 from ..stepping.held_step import Impulses
 from ..stepping.joined_step import Joined, joined_step
 from ..stepping.moreau_step import Stepped, Struck, Surroundings, moreau_step
@@ -31,6 +32,11 @@ class AbstractScheme(eqx.Module):
     @abc.abstractmethod
     def allowed(self, dtype) -> float:
         """The largest residual of the cone problems of a step that is taken."""
+
+    @property
+    def lag(self) -> float:
+        """That of `Surroundings`."""
+        return 0.0
 
     @abc.abstractmethod
     def scene(self, system: System) -> Scene:
@@ -80,6 +86,10 @@ class Theta(AbstractScheme):
 
     rule: Rule = eqx.field(static=True)
 
+    @property
+    def lag(self):
+        return self.rule.theta - 0.5
+
     def allowed(self, dtype):
         # Bounces of several contacts of a face may ask for more than rigid bodies can do (see
         # `moreau_step`); as in Siconos, such a step is taken with what the solver has found.
@@ -102,6 +112,10 @@ class Projected(AbstractScheme):
     """A scheme at the end of whose steps bodies are moved out of what they have penetrated."""
 
     scheme: AbstractScheme
+
+    @property
+    def lag(self):
+        return self.scheme.lag
 
     def allowed(self, dtype):
         return self.scheme.allowed(dtype)
@@ -167,11 +181,20 @@ class SteppedContacts(AbstractEvents):
         return step.residual / allowed
 
     def _step(self, scheme, t, duration, phase, mode: Carried, known: Carried | None) -> Stepped:
+        around, found = self._around, None if known is None else jax.lax.stop_gradient(known.found)
+        return self.scheme.step(scheme, t, duration, phase, mode.found, around, found)
+
+    @property
+    def _around(self) -> Surroundings:
         scene = self.scheme.scene(self.system)
         restitution = scene.of_sources(scene.beside_contacts(self._restitution, 0.0))
-        around = Surroundings(scene, restitution, self.tolerance)
-        found = None if known is None else jax.lax.stop_gradient(known.found)
-        return self.scheme.step(scheme, t, duration, phase, mode.found, around, found)
+        return Surroundings(scene, restitution, self.tolerance, self.scheme.lag)
+
+    def contact_rows(self, t, duration, phase):
+        scene = self._around.across(t, duration)
+        found = scene.find(t, phase)
+        assert found is not None
+        return ContactRows.of(found.points(), phase)
 
     def contact_impulse(self, scheme, t, duration, phase):
         step = self._step(scheme, t, duration, phase, self.initial_mode(t, phase), None)

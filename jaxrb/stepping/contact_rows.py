@@ -23,6 +23,7 @@ from ..contact.points import ContactPoints, Points
 from ..math import Quat, Vec3, cross, dot, norm, rotate, rotate_inverse, tree_where, zeros_like
 from ..math.materialize import compute_once
 from .along_joints import Rubbing
+from .carrying import Carrying
 from .rows import WORLD, Links, Rows
 from .tolerances import Tolerances
 
@@ -89,6 +90,7 @@ class ContactRows(eqx.Module):
         arms: of both sides from the centre of mass to the point, body frames [m]; 0 of the world.
             Levers are to the middle between both.
         drift: velocity of the surface of obstacles, along the rows [m/s], shape (3, n_contacts).
+        carrying: how these move in a step, if it asks for it; None where no obstacle moves.
     """
 
     gap: Float[Array, " n_contacts"]
@@ -98,6 +100,7 @@ class ContactRows(eqx.Module):
     arms: tuple[Vec3, Vec3]
     drift: Float[Array, "3 n_contacts"]
     turning: Turning | None
+    carrying: Carrying | None = None
 
     @staticmethod
     def of(
@@ -128,7 +131,8 @@ class ContactRows(eqx.Module):
             acts[0, 0, n_contacts:at] = False
             acting = lambda x: jnp.where(acts, x, 0.0)  # noqa: E731
             rows = Rows(acting(direction), (acting(levers[0]), acting(levers[1])), links)
-        return ContactRows(gap, round_off, rows, rates, arms, drift, turning)
+        carrying = Carrying.of(points, direction, () if turning is None else turning.sources)
+        return ContactRows(gap, round_off, rows, rates, arms, drift, turning, carrying)
 
     @staticmethod
     def _none(phase: Phase) -> ContactRows:
@@ -137,6 +141,16 @@ class ContactRows(eqx.Module):
         arm = Vec3(none, none, none)
         rows = Rows(wide, (wide, wide), Links((), phase.position.x.shape[0]))
         return ContactRows(none, none, rows, rows, (arm, arm), wide[0], None)
+
+    @property
+    def before(self) -> Float[Array, "3 n_contacts"]:
+        """The velocity of obstacles at the start of a step, along the rows [m/s]."""
+        return self.drift if self.carrying is None else self.carrying.before
+
+    @property
+    def after(self) -> Float[Array, "3 n_contacts"]:
+        """The velocity of obstacles at the end of a step, along the rows [m/s]."""
+        return self.drift if self.carrying is None else self.carrying.after
 
     def places(self, phase: Phase) -> tuple[Vec3, Vec3]:
         """Where the material points of both sides are in a phase, world [m]; 0 of the world."""

@@ -49,11 +49,19 @@ class Surroundings(eqx.Module):
         scene: masses, loads and contacts.
         restitution: e of each contact.
         tolerance: the largest gap of a closed contact [m], at least its round-off.
+        lag: by how much earlier than at the ends of a step obstacles have the velocities against
+            which those of bodies are measured there, of its duration (see `carrying`).
     """
 
     scene: Scene
     restitution: Float[Array, " n_contacts"]
     tolerance: float = eqx.field(static=True)
+    lag: float = eqx.field(static=True, default=0.0)
+
+    def across(self, t, duration) -> Scene:
+        """The scene of a step, in which obstacles may move."""
+        start = t - self.lag * duration if self.lag else t
+        return self.scene.across(start, start + duration)
 
     def closed(
         self,
@@ -74,7 +82,8 @@ class Surroundings(eqx.Module):
             t, phase, duration: of the step.
             rows: of the contacts.
             gap: those of the rows, or foreseen [m].
-            left: how far open those may be, besides, that were moved to put joints right [m].
+            left: how far open those may be, besides, that were moved to put joints right, or that
+                an obstacle leaves open which accelerates [m].
         """
         height = jax.lax.stop_gradient(jnp.maximum(rows.round_off, self.tolerance))
         above = jnp.maximum(gap - height, 0.0)
@@ -82,6 +91,21 @@ class Surroundings(eqx.Module):
         # A flight that is not taken has no duration.
         closing = above / jnp.where(duration > 0, duration, 1.0)
         return closed, jnp.where(closed, closing, 0.0)
+
+    def returned(
+        self, rows: ContactRows, speed: Float[Array, " n_contacts"], duration
+    ) -> Float[Array, " n_contacts"]:
+        """What restitution adds to the rates of gaps [m/s].
+
+        What an obstacle that accelerates gives to velocities in a step is no impact: neither what
+        the first step finds of it, nor what closes a gap that the obstacle has left open. Bounces
+        of it would go on where projections lift a body after each of them.
+        """
+        returned = self.restitution * speed
+        if rows.carrying is None:
+            return returned
+        slow = rows.carrying.departs / jnp.where(duration > 0, duration, 1.0)
+        return jnp.where(jnp.abs(speed) <= slow, 0.0, returned)
 
 
 class Struck(NamedTuple):
@@ -131,7 +155,7 @@ def moreau_step(
         around: masses, loads, contacts and their laws.
         known: what this step has found, if it was taken before.
     """
-    scene, half = around.scene, 0.5 * duration
+    scene, half = around.across(t, duration), 0.5 * duration
     dynamics, inertial = scene.dynamics, scene.dynamics.inertial
     still = Vec3(*[jnp.zeros_like(phase.position.x)] * 3)
     middle, early = flow.drift(half, phase, inertial, still)
@@ -139,20 +163,24 @@ def moreau_step(
     weight = dynamics.gravity * (inertial.mass * duration)
     pulled = dataclasses.replace(kick.phase, linear_momentum=kick.phase.linear_momentum + weight)
     rows = scene.rows(t + half, middle)
-    coming = rows.rates.velocity(velocities(middle, inertial)) - rows.drift
-    closed, closing = around.closed(t + half, middle, duration, rows, rows.gap)
+    coming = rows.rates.velocity(velocities(middle, inertial)) - rows.before
+    gap, left = rows.gap, 0.0
+    if rows.carrying is not None:
+        # As if what carries a body kept its velocity up to the middle, as the body does.
+        gap, left = gap + rows.carrying.ahead, rows.carrying.open
+    closed, closing = around.closed(t + half, middle, duration, rows, gap, left)
     active = closed & scene.acts(t, duration)
     slow = 0.5 * duration * dynamics.acceleration_scale(t + half, middle)
     settling = _redundant(rows, active) & (coming[0] > -jax.lax.stop_gradient(slow))
-    normal = jnp.where(settling, 0.0, around.restitution * coming[0]) + closing
-    bias = scene.nothing(rows)._replace(contact=(-rows.drift).at[0].add(normal))
+    normal = jnp.where(settling, 0.0, around.returned(rows, coming[0], duration)) + closing
+    bias = scene.nothing(rows)._replace(contact=(-rows.after).at[0].add(normal))
     problem = scene.problem(rows, pulled, bias, active)
     opening = jnp.where(coming[0] < 0, normal, coming[0])
-    mean = coming.at[0].set(opening) - rows.drift
+    mean = coming.at[0].set(opening) - rows.after
     start = before.impulse
     start = start._replace(contact=jnp.where(active[None], start.contact, 0.0))
     before = before._replace(impulse=start)
-    arguments = (problem, mean, coming, rows.drift, before, known)
+    arguments = (problem, mean, coming, rows.after, before, known)
     held = jnp.any(active)
     velocity, contact, found, residual = if_any(held, _touched, _free, *arguments)
     momentum = problem.times_mass(velocity)

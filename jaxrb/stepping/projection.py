@@ -105,7 +105,8 @@ def project(
 
     Its problem is solved to what that of the step is: the residual is the larger of both.
     """
-    scene, phase = _frozen(t, around.scene), step.phase
+    # Velocities at the end of a step are measured as at the start of the next one.
+    scene, phase = _frozen(t, around.across(t, duration)), step.phase
     contacts = scene.find(t, phase)
     rows = scene.rows_of(contacts, phase)
     found = known
@@ -129,7 +130,7 @@ def _begun(
 ) -> Projection:
     """Which contacts take part, without impulses yet."""
     inertial = scene.dynamics.inertial
-    speed = (rows.rates.velocity(velocities(step.phase, inertial)) - rows.drift)[0]
+    speed = (rows.rates.velocity(velocities(step.phase, inertial)) - rows.before)[0]
     active, returned = (of_all[: rows.gap.shape[0]] for of_all in (step.active, step.returned))
     # Of the next step (eq:101 of the Siconos notes); and in it, from a place without penetration.
     foreseen = jnp.maximum(rows.gap + 0.5 * duration * speed, -0.5 * duration * returned)

@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float
 from ..bodies import Dynamics, Phase
 from ..bodies.forces import JointDampers, JointMotors
 from ..bodies.joints.rows import JointRows
-from ..contact import AbstractContacts
+from ..contact import AbstractContacts, spanning
 from ..math import Vec3, dot, norm
 from ..math.safe import safe_sqrt
 from .along_joints import Dampers, Damping, Rotors, Rubbing
@@ -110,6 +110,11 @@ class Scene(eqx.Module):
         damping = Damping(tuple(Dampers(on, arcs(on), c, motor) for on, c, motor in groups))
         dynamics = dataclasses.replace(self.dynamics, loads=tuple(loads))
         return dataclasses.replace(self, dynamics=dynamics, damping=damping)
+
+    def across(self, start, end) -> Scene:
+        """With contacts that tell how obstacles move from one time to another [s]; the same where
+        none does."""
+        return dataclasses.replace(self, contacts=spanning(self.contacts, (start, end)))
 
     def acceleration_scale(self, t, phase: Phase) -> Float[Array, ""]:
         """That of all loads, servos among them (see `Dynamics.acceleration_scale`)."""

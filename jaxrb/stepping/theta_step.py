@@ -113,17 +113,19 @@ def theta_step(
         around: masses, loads, contacts, joints and their laws.
         known: what this step has found, if it was taken before.
     """
-    scene = around.scene
+    scene = around.across(t, duration)
     dynamics, inertial = scene.dynamics, scene.dynamics.inertial
     rows, v = scene.rows(t, phase), velocities(phase, inertial)
-    speed = rows.rates.velocity(v)[0] - rows.drift[0]
+    speed = rows.rates.velocity(v)[0] - rows.before[0]
     foreseen = rows.gap + 0.5 * duration * speed  # eq:101
     # Only what lasts was shifted: what comes faster is an impact.
     lasts = jax.lax.stop_gradient(jnp.abs(foreseen - rows.gap)) <= before.shifted
     left = jnp.where(lasts, before.shifted, 0.0)
+    if rows.carrying is not None:
+        left = left + rows.carrying.open
     closed, closing = around.closed(t, phase, duration, rows, foreseen, left)
     active = scene.resisted(closed) & scene.acts(t, duration)
-    returned = around.restitution * speed + closing
+    returned = around.returned(rows, speed, duration) + closing
     start = Start(t, duration, phase, rows, returned, active, scene)
     if known is None:
         old = before.impulse
@@ -216,7 +218,7 @@ def _linearized(rule: Rule, v: Velocity, start: Start) -> ConeProblem:
         inertia = inertia + h * rule.theta * gyroscopic(inertial, end)
         if rule.follows:
             rows = scene.rows(start.t + h, end)
-    bias = scene.nothing(rows)._replace(contact=(-rows.drift).at[0].add(start.returned))
+    bias = scene.nothing(rows)._replace(contact=(-rows.after).at[0].add(start.returned))
     problem = scene.problem(rows, phase, bias, start.active, h)
     if scene.joints is not None:
         middle = moved(rule.theta, 0.5 * h, phase, before, later, inertial)
