@@ -351,8 +351,7 @@ def test_a_ball_lands_on_a_table_that_rises():
 
 @pytest.mark.slow
 def test_a_box_stays_on_a_table_that_shakes():
-    """With a tolerance of a dt^2/2, where the table accelerates by up to a < g. With less, contacts
-    open where it does so downwards, and the box falls for every other step, by g dt^2/2."""
+    """Which accelerates by up to a < g; also with a large tolerance, which leaves gaps open."""
     amplitude, rate, dt, n = 0.02, 8.0, 0.01, 160  # two periods
     height = lambda t: amplitude * jnp.sin(rate * t)  # noqa: E731
     motion = lambda t, args: (jnp.stack([0 * t, 0 * t, height(t)]), jnp.array(UPRIGHT))  # noqa: E731
@@ -373,8 +372,12 @@ def test_a_box_stays_on_a_table_that_shakes():
     assert gap.min() >= -1e-12 and gap.max() <= 0.5 * largest * dt**2
     # The velocity is that of the table within half of a step, or a whole one.
     assert np.abs(rates).max() <= largest * dt
-    _, gap, _ = quick_jit(lambda: run(1e-10))()
-    np.testing.assert_allclose(-np.min(gap), 0.5 * 9.81 * dt**2, rtol=0.1)
+    # By default it is open by what the trapezoidal rule leaves of the displacement in a step and
+    # half of that of the steps before, and closes that in the next (see `carrying`).
+    successful, gap, rates = quick_jit(lambda: run(1e-10))()
+    assert successful
+    assert gap.min() >= -1e-12 and gap.max() <= largest * rate * dt**3 / 6
+    assert np.abs(rates).max() <= 1.1 * largest * rate * dt**2 / 12
 
 
 def test_projection_is_refused_where_it_has_nothing_to_do():
