@@ -133,20 +133,23 @@ class Motions(eqx.Module):
         return Surface(now, norm(jax.lax.stop_gradient(change)), across)
 
 
-def spanning(contacts: Any, span: tuple[Float[Array, ""], Float[Array, ""]]) -> Any:
+def moves(contacts: Any) -> bool:
+    """Whether contacts, or what holds some, have obstacles that move."""
+    return any(map(_is_motion, jax.tree.leaves(contacts, is_leaf=_is_motion)))
+
+
+def spanning(contacts: Any, start: Float[Array, ""], end: Float[Array, ""]) -> Any:
     """Contacts, or what holds some, of which those with obstacles that move tell how these do so
-    from one time to another [s]; without any the same."""
+    from one time to another [s]."""
 
-    def is_motion(node):
-        return isinstance(node, Motions)
+    def asked(leaf):
+        return dataclasses.replace(leaf, span=(start, end)) if _is_motion(leaf) else leaf
 
-    if not any(map(is_motion, jax.tree.leaves(contacts, is_leaf=is_motion))):
-        return contacts
-    return jax.tree.map(
-        lambda leaf: dataclasses.replace(leaf, span=span) if is_motion(leaf) else leaf,
-        contacts,
-        is_leaf=is_motion,
-    )
+    return jax.tree.map(asked, contacts, is_leaf=_is_motion)
+
+
+def _is_motion(node: Any) -> bool:
+    return isinstance(node, Motions)
 
 
 def _across(

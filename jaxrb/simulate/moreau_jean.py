@@ -61,8 +61,9 @@ class MoreauJean(AbstractMethod):
     limits. The law of impact is Newton's, with the velocity at the start of the step; of `Coulomb`
     the hypothesis of restitution is not used. Velocities after it are measured against those of
     obstacles at the end of the step, so that what rests on one that accelerates moves with it.
-    Joints hold to round-off at the end of each step, in place and in rate, and are of order 2 with the variational scheme, whose energy does not drift, and with theta = 1/2. A time
-    to save within a step is reached by a shorter step. A step whose equations are not solved is
+    Joints hold to round-off at the end of each step, in place and in rate, and are of order 2 with
+    the variational scheme, whose energy does not drift, and with theta = 1/2. A time to save within
+    a step is reached by a shorter step. A step whose equations are not solved is
     taken in parts, down to 1/1024 of it, each a step of the same scheme: a shorter step has smaller
     forces and turns to solve for. What even that does not solve ends the simulation, with the code
     `held_contacts_not_solved` or `nonlinear_solve_failed`.

@@ -4,7 +4,9 @@ Bodies move freely for half of the step; there the loads and the contacts act, b
 move on for the other half (Moreau, "Unilateral contact and dry friction in finite freedom
 dynamics", 1988; here the free motion is a flow's, without loads). A contact takes part if it is
 closed at the middle, where its gap is gap + (h/2) u_n to first order. All that take part obey one
-cone problem, whose bias is Newton's restitution e u_n of the velocity before.
+cone problem, whose bias is Newton's restitution e u_n of the velocity before. Velocities of
+contacts are relative to obstacles, before to theirs at the start of the step, after to theirs at
+its end (see `carrying`).
 
 What rests neither moves nor sinks, as its velocity is zero at both ends. Without contacts the step
 is symmetric, and keeps the energy if the flow does and gravity alone acts. With them the energy
@@ -30,6 +32,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from ..bodies import Phase
+from ..contact import moves
 from ..flows import AbstractFlow
 from ..math import Vec3, tree_where
 from ..math.rarely import if_any
@@ -59,9 +62,11 @@ class Surroundings(eqx.Module):
     lag: float = eqx.field(static=True, default=0.0)
 
     def across(self, t, duration) -> Scene:
-        """The scene of a step, in which obstacles may move."""
-        start = t - self.lag * duration if self.lag else t
-        return self.scene.across(start, start + duration)
+        """The scene of a step, in which obstacles may move; where none does its program is that
+        without."""
+        if not moves(self.scene.contacts):
+            return self.scene
+        return self.scene.across(t - self.lag * duration if self.lag else t, duration)
 
     def closed(
         self,

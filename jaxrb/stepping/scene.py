@@ -111,10 +111,10 @@ class Scene(eqx.Module):
         dynamics = dataclasses.replace(self.dynamics, loads=tuple(loads))
         return dataclasses.replace(self, dynamics=dynamics, damping=damping)
 
-    def across(self, start, end) -> Scene:
-        """With contacts that tell how obstacles move from one time to another [s]; the same where
-        none does."""
-        return dataclasses.replace(self, contacts=spanning(self.contacts, (start, end)))
+    def across(self, start, duration) -> Scene:
+        """With contacts that tell how obstacles move from a time on [s]."""
+        contacts = spanning(self.contacts, start, start + duration)
+        return dataclasses.replace(self, contacts=contacts)
 
     def acceleration_scale(self, t, phase: Phase) -> Float[Array, ""]:
         """That of all loads, servos among them (see `Dynamics.acceleration_scale`)."""

@@ -10,7 +10,9 @@ v_{k+theta} = (1 - theta) v_k + theta v_{k+1} and u_{k+1} = G v_{k+1},
     K* contains u_{k+1} + (e u_{n,k} + mu |u_t|) n,  perpendicular to P in K,
 
 for the contacts with gap + (h/2) u_n <= 0 at the start (eq:101), to a tolerance, without which a
-contact at rest is dropped for a step by round-off. F holds the loads and, of rotations, -Omega x I
+contact at rest is dropped for a step by round-off. They are relative to obstacles, u_n to their
+velocities at the start, u_{k+1} to those at the end, of theta > 1/2 somewhat earlier (see
+`carrying`); the notes know none that accelerate. F holds the loads and, of rotations, -Omega x I
 Omega. The printed equations (Moreau--Jean-theta and following) lack e, and move q by T(q) v, where
 Siconos 4.4 takes the exponential of the group.
 
