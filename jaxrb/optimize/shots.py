@@ -58,7 +58,7 @@ class Landed(NamedTuple):
 
     def steep(self) -> np.ndarray:
         """Of which lanes a derivative is not finite, as that of a norm at zero."""
-        return ~np.isfinite(self.residual_by).all((-1, -2))
+        return np.asarray(~np.isfinite(self.residual_by).all((-1, -2)))
 
 
 class Aim(NamedTuple):
