@@ -133,8 +133,10 @@ def test_a_ball_rests_on_a_table_that_swings(scheme, theta, projection):
                 worst.append((-gap[:, 2].min(), np.abs(speed[:, 2]).max()))
             order = np.log2(np.array(worst[0]) / np.array(worst[1]))
             np.testing.assert_allclose(order[1], 1 if theta > 0.5 else 2, atol=0.15)
-            if not projection:
+            if not projection and theta == 0.5:
                 np.testing.assert_allclose(order[0], 2, atol=0.1)
+            elif not projection:  # of order 2, and of order 3 with what the first step leaves
+                assert order[0] > 1.9
 
 
 @pytest.mark.parametrize(("scheme", "theta"), [("variational", 0.5), ("nearly_implicit", 1.0)])
