@@ -214,3 +214,72 @@ def test_a_pendulum_in_single_precision():
     np.testing.assert_allclose((value - found[:5]) / sd[:5], 0.0, atol=0.5)
     np.testing.assert_allclose(width / sd[:5], 1.0, atol=0.05)
     assert fit.chi_square / fit.dof < 1.2
+
+
+BALL, ARM, BEATS = 0.05, 0.3, np.linspace(0.0, 1.4, 120)
+
+
+def beats(restitution, x, z, start):
+    """The angle of a ball on an arm that hits a wall where it hangs, under gravity (x, 0, z)."""
+    inertia = MASS * (0.4 * BALL**2 + ARM**2)
+
+    def rates(t, y):
+        return [y[1], MASS * ARM * (z * np.sin(y[0]) - x * np.cos(y[0])) / inertia]
+
+    def hits(t, y):
+        return y[0]
+
+    event: Any = hits
+    event.terminal, event.direction = True, -1
+    found, t, y = [], 0.0, np.asarray(start)
+    while t < BEATS[-1]:
+        flight = solve_ivp(
+            rates, (t, BEATS[-1]), y, events=event, dense_output=True, rtol=1e-10, atol=1e-12
+        )
+        assert flight.sol is not None
+        end = flight.t[-1]
+        own = (t <= BEATS) & (end >= BEATS)
+        found.append(flight.sol(BEATS[own])[0])
+        # Off the wall by next to nothing, so that this impact is not found again.
+        t, y = end, np.array([1e-12, -restitution * flight.y[1, -1]])
+    return np.concatenate(found)
+
+
+@pytest.mark.slow
+def test_a_pinned_ball_tells_the_restitution_of_a_wall():
+    """Two impacts, from a restitution of 0.55 and a gravity of 9: estimate and interval are
+    those of SciPy's fit of the angle. Steps of 0.01 s are off by less than the tolerance."""
+    true, numbers = np.array([0.75, 0.0, -G]), np.array([0, 0, 0, 0, ARM])
+    rng = np.random.default_rng(0)
+    angle = beats(0.75, 0.0, -G, START)
+    place = places(numbers, angle) + rng.normal(0, SD[0], (BEATS.size, 3))
+    turn = Rotation.from_rotvec(angle[:, None] * np.array([0.0, 1, 0]))
+    turn = turn * Rotation.from_rotvec(rng.normal(0, SD[1], (BEATS.size, 3)))
+
+    def residual(x):
+        angle = beats(x[0], x[1], x[2], x[3:])
+        off = Rotation.from_rotvec(angle[:, None] * np.array([0.0, 1, 0])).inv() * turn
+        missed = (place - places(numbers, angle)) / SD[0]
+        return np.concatenate([missed.ravel(), off.as_rotvec().ravel() / SD[1]])
+
+    found = least_squares(residual, [*true, *START], diff_step=1e-5, x_scale=[1, 1, 10, 1, 1])
+    sd = np.sqrt(np.linalg.inv(found.jac.T @ found.jac)[0, 0])
+    world = rb.World(
+        [rb.RigidBody(rb.Sphere(BALL), MASS)],
+        [rb.HalfSpace([-1.0, 0, 0], -BALL)],
+        joints=[rb.Pin(0, anchor=(0, 0, ARM))],
+        gravity=(0, 0, -9.0),
+        contact_law=rb.Frictionless(0.55),
+    )
+    charts: dict[Any, Any] = {"contact_law.restitution": ro.Bounded(0, 1), "gravity": ro.Real()}
+    method = rb.EventDriven(rb.QuaternionEnergyMomentum(), 0.01, on_zeno="stop")
+    data = ro.Poses(BEATS, place[:, None], turn.as_quat(scalar_first=True)[:, None], SD)
+    fit = ro.fit(world, data, ro.Parameters(world, charts), method)
+    assert fit.result == ro.RESULTS.successful and fit.impacts == 2
+    assert fit.dof == 720 - 4 - 6
+    assert abs(fit.chi_square - fit.dof) < 4 * np.sqrt(2 * fit.dof)
+    restitution = fit.estimates["contact_law.restitution"]
+    assert restitution.lower < true[0] < restitution.upper
+    np.testing.assert_allclose(restitution.value, found.x[0], atol=0.5 * sd)
+    width = (restitution.upper - restitution.lower) / (2 * 1.959964)
+    np.testing.assert_allclose(width, sd, rtol=0.05)
