@@ -113,7 +113,7 @@ def fit():
     return fitted(poses(*measured(0)))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_pendulum_is_that_of_the_differential_equation(fit):
     """From a damping and a stiffness that are 30 % wrong, on a hinge that is 2 cm off: estimates,
     intervals and chi-square are those of SciPy's fit of the angle."""
@@ -127,7 +127,7 @@ def test_a_pendulum_is_that_of_the_differential_equation(fit):
     assert fit.chi_square / fit.dof < 1.2
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_freedoms_are_those_that_the_hinge_leaves(fit):
     """80 poses of 6 numbers, less 6 parameters and an angle with its rate. Nothing is hit."""
     assert fit.dof == 480 - 6 - 2
@@ -136,7 +136,7 @@ def test_freedoms_are_those_that_the_hinge_leaves(fit):
     assert np.isfinite(fit.estimates["joints[0].damping"].upper)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_first_state_is_on_the_fitted_hinge(fit):
     """And from it one simulation passes through all that was measured."""
     (state,) = fit.states
@@ -148,7 +148,7 @@ def test_the_first_state_is_on_the_fitted_hinge(fit):
     np.testing.assert_allclose(missed, fit.residuals[0][:, :3], atol=1e-3)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_starts_agree_on_a_hinge():
     """From hinges up to 3 cm off and numbers up to 40 % wrong."""
     steps = np.random.default_rng(3).uniform(-1, 1, (6, 6)) * [0.4, 0.4, 0.03, 0.03, 0.03, 1.0]
@@ -158,7 +158,7 @@ def test_starts_agree_on_a_hinge():
     assert np.ptp(fit.starts.parameters[:, :5], axis=0).max() < 1e-6
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_start_that_fails_does_not_end_the_others():
     """As of numbers that are none, where no hinge can hold."""
     steps = np.zeros((3, 6))
@@ -169,7 +169,7 @@ def test_a_start_that_fails_does_not_end_the_others():
     np.testing.assert_allclose(fit.starts.chi_square[[0, 2]], fit.chi_square, rtol=1e-10)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_intervals_of_a_pendulum_cover_the_truth():
     """Of 95 %, five of each of twelve noises: more than three standard deviations of 60 below."""
     covered, ratios = 0, []
@@ -184,7 +184,7 @@ def test_intervals_of_a_pendulum_cover_the_truth():
     assert abs(np.mean(ratios) - 1) < 0.06
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_places_alone_tell_of_a_pendulum():
     """Seen as points, where the rod is near is told by `states`, though that is no state of the
     hinge; it turns about what holds it all the same."""
