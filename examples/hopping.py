@@ -68,6 +68,11 @@ def sketch():
     )
 
 
+def guess():
+    """Kicks that make up for what bounces lose, and the sketch."""
+    return np.tile(KICK, (STAGES, 1)), sketch()
+
+
 def draw(solution, stages, path):
     """The path of the centre with the body at the nodes, from the side; and the kicks."""
     import matplotlib.pyplot as plt  # noqa: PLC0415  (after the choice of its backend)
@@ -105,7 +110,7 @@ def draw(solution, stages, path):
 def main(out=None):
     """Returns the solution, and by how much a simulation of all stages differs from its nodes."""
     plan = problem()
-    solution = ro.solve(plan, ro.GaussNewtonShooting(), (np.tile(KICK, (STAGES, 1)), sketch()))
+    solution = ro.solve(plan, ro.GaussNewtonShooting(), guess())
     print(solution)
     stages = plan.rollout(solution.controls, rb.SaveAt(every=1, impacts=4))
     ends = jnp.stack([sol.final.position[0] for sol in stages])

@@ -105,8 +105,9 @@ def test_impacts_print_a_line_each():
 
 
 def test_stats_print_their_numbers():
-    counts, energy = (jnp.asarray(1234567), jnp.asarray(7)), jnp.array([1.0, 1 / 3])
+    counts, energy = (jnp.asarray(1234567), jnp.asarray(7), jnp.asarray(0)), jnp.array([1.0, 1 / 3])
     stats = Stats(*counts, jnp.asarray(0.5), energy, kernel=jnp.asarray(False))
     assert repr(stats) == (
-        "Stats(steps=1234567, flow_evaluations=7, time=0.5, energy=[1, 0.333333], kernel=False)"
+        "Stats(steps=1234567, flow_evaluations=7, crowded=0, time=0.5, energy=[1, 0.333333], "
+        "kernel=False)"
     )

@@ -63,6 +63,10 @@ class NearContacts(eqx.Module):
             self.range > 0, (_SAFE * self.range) ** 2, 0.0
         )
 
+    def crowded(self) -> Bool[Array, ""]:
+        """Whether more contacts were near when it was made than it has places."""
+        return ~(self.range > 0)
+
     def renewed(self, contacts: AbstractContactSet, phase: Phase) -> NearContacts:
         """A list for a phase: this one, or a new one if in any world of a batch this one may be
         incomplete."""

@@ -33,11 +33,15 @@ G'' = 2 + 4 s_1 G + 6 s_2 G^2 + 8 s_3 G^3 with the elementary symmetric function
 is doubled, by the addition theorem in y = 1/S_2, c_1 = S_1/S_2, c_3 = S_3/S_2 (bounded) and
 W = e^{i Phi}: with m_j = e_j - e_2 >= 0, Y = y^2 and D = c_1^2 + m_1 Y c_3^2,
 
-    y <- 2 y c_1 c_3 / D,  c_1 <- (c_1^2 - m_1 Y c_3^2)/D,  c_3 <- (c_3^2 - m_3 Y c_1^2)/D,
-    W <- W^2 (1 - m_1 m_3 Y^2 - n_2 Y (3 - 2 (m_1 + m_3) Y + m_1 m_3 Y^2) + i |k| b y Y c_1 c_3)/D
+    y <- 2 y c_1 c_3 / D,  c_1 <- 1 - 2 m_1 Y c_3^2/D,  c_3 <- 1 - 2 m_3 Y c_1^2/D,
+    W <- W^2 ((c_1^2 + c_3^2) g - P (2 - g) + i |k| b y Y c_1 c_3)/D
 
-with b = -2 kk r_1 r_2 r_3. D is a sum of terms that are not negative: nothing cancels, on the
-separatrix neither. Spheres, symmetric bodies and steady spins are no special cases.
+with P = c_1^2 c_3^2, g = 1 - n_2 Y and b = -2 kk r_1 r_2 r_3. Where a spin passes near the middle
+axis, c_1 and c_3 fall like exp(-u), and m_1 Y, m_3 Y and n_2 Y are nearly 1. No difference from 1
+is taken then, by c_j^2 = 1 - m_j Y: g is c_3^2 - n_3 Y or c_1^2 - n_1 Y, of which one is a sum of
+terms that are not negative, as D is; and c_1 and c_3 become (P +- (m_3 - m_1) Y)/D, where m_3 - m_1
+is (x_3 - x_1) kk r_2. So nothing cancels, however many doublings there are. Spheres, symmetric
+bodies, steady spins and the separatrix are no special cases.
 
 **Derivatives by a tensor.** Principal axes of equal moments are any, and turn by a product of
 inertia over the difference of two moments. The rotation does not: it depends on the invariants and
@@ -204,7 +208,8 @@ class _Top(NamedTuple):
     n2: Scalar
     n3: Scalar
     m1: Scalar
-    m3: Scalar
+    m31: Scalar  # m_3 - m_1
+    n13: Scalar  # -n_3 or -n_1, that which is not negative
     b: Scalar
     d12: Scalar  # x_2 - x_1
     d23: Scalar
@@ -272,7 +277,8 @@ def _top(k: Vec3, x: Vec3, moments: Vec3, off: Vec3 | None) -> _Top:
         n2=-e1 * r3,
         n3=-e1 * r2,
         m1=-kk * (d12 * r3),
-        m3=e1 * d23,
+        m31=kk * (d13 * r2),
+        n13=kk * (r2 * jnp.where(r2 > 0, r1, r3)),
         b=-2 * (e1 * (r2 * r3)),
         d12=d12,
         d23=d23,
@@ -305,20 +311,25 @@ def _doubled(top: _Top, half: _Half) -> _Half:
     """The elliptic functions of twice the argument."""
     y, c1, c3, cosine, sine = half
     kk, square, both = top.kk, y * y, c1 * c3
-    m1y, m3y = top.m1 * square, top.m3 * square
-    m = m1y * m3y
-    real = 1 - m - top.n2 * square * (3 - 2 * (m1y + m3y) + m)
+    c11, c33, product = c1 * c1, c3 * c3, both * both
+    m1y, apart = top.m1 * square, top.m31 * square
+    m3y = m1y + apart
+    # 1 - n_2 Y as a sum of terms that are not negative.
+    part = top.n13 * square + jnp.where(top.r2 > 0, c33, c11)
+    real = (c11 + c33) * part - product * (2 - part)
     imaginary = top.b * both * (y * square)
     cosine, sine = cosine * cosine - kk * (sine * sine), 2 * (cosine * sine)
     cosine, sine = cosine * real - kk * (sine * imaginary), cosine * imaginary + sine * real
-    c11, c33 = c1 * c1, c3 * c3
     divisor = c11 + m1y * c33
+    # Near 1 by what they are less; the other form has the round-off of a quotient then, which the
+    # next doublings would multiply.
+    less1, less3 = (m1y * c33) / divisor, (m3y * c11) / divisor
     # W counts up to a positive factor, which each doubling squares: of unit size it stays finite.
     size = jnp.sqrt(cosine * cosine + kk * (sine * sine))
     return _Half(
         2 * (y * both) / divisor,
-        (c11 - m1y * c33) / divisor,
-        (c33 - m3y * c11) / divisor,
+        jnp.where(m1y < 0.5, 1 - 2 * less1, (product + apart) / divisor),
+        jnp.where(m3y < 0.5, 1 - 2 * less3, (product - apart) / divisor),
         cosine / size,
         sine / size,
     )

@@ -182,6 +182,7 @@ def _joined(before: Solution, after: Solution, save: SaveAt) -> Solution:
         stats=Stats(
             steps=before.stats.steps + after.stats.steps,
             flow_evaluations=before.stats.flow_evaluations + after.stats.flow_evaluations,
+            crowded=before.stats.crowded + after.stats.crowded,
             time=after.stats.time,
             energy=jnp.stack([before.stats.energy[0], after.stats.energy[1]]),
             kernel=before.stats.kernel & after.stats.kernel,

@@ -218,8 +218,9 @@ def _found(controls: np.ndarray, nodes: State, flown: Linearised) -> Found:
     """What linearised stages say; leading axes before that of the stages, or none."""
     squares = np.sum(flown.residual**2, axis=(-1, -2))
     squares = squares + np.sum(flown.terminal_cost[..., -1, :] ** 2, axis=-1)
-    # Where impacts pile up a derivative may overflow: no step can be made from there.
-    steep = ~np.isfinite(flown.defect_by).all((-1, -2, -3))
+    # Where impacts pile up a derivative may overflow, and a norm has none at zero: no step can be
+    # made from there.
+    steep = steep_parts(flown).any(axis=0)
     failed = (flown.code != 0).any(axis=-1) | steep
     return Found(
         controls,
@@ -229,6 +230,18 @@ def _found(controls: np.ndarray, nodes: State, flown: Linearised) -> Found:
         np.sum(np.abs(flown.defect), axis=(-1, -2)),
         np.sum(np.abs(flown.terminal[..., -1, :]), axis=-1),
     )
+
+
+def steep_parts(flown: Linearised) -> np.ndarray:
+    """Which derivatives are not finite: that of the motion, of the cost, of the condition at the
+    end and of the cost there; that leads, before the axes before that of the stages."""
+    parts = (
+        flown.defect_by,
+        flown.residual_by,
+        flown.terminal_by[..., -1:, :, :],
+        flown.terminal_cost_by[..., -1:, :, :],
+    )
+    return np.stack([~np.isfinite(part).all((-1, -2, -3)) for part in parts])
 
 
 def closing(here: Found, step: Step) -> float:

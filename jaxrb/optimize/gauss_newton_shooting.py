@@ -14,7 +14,7 @@ import equinox as eqx
 import numpy as np
 
 from .._validate import one_of, positive_count, positive_number
-from .control_search import MEETING, Found, Search, closing, slope_of
+from .control_search import MEETING, Found, Search, closing, slope_of, steep_parts
 from .control_solution import ControlSolution
 from .control_step import Step, step_of
 from .optimal_control import OptimalControl
@@ -23,6 +23,8 @@ from .stages import Programs
 
 # Steps that close less than this part of what is missed say nothing of its price.
 LITTLE = 0.1
+# The functions of a plan, in the order of `steep_parts` without the motion.
+_FUNCTIONS = ("cost", "terminal", "terminal_cost")
 
 
 class GaussNewtonShooting(eqx.Module):
@@ -59,8 +61,10 @@ class GaussNewtonShooting(eqx.Module):
         search = Search(plan, Programs.of(plan), self.nodes == "all")
         here = search.begin(guess)
         if not np.isfinite(here.cost):
-            _check_finite(here)
-            return search.solution(here, RESULTS.simulation_failed, [np.inf])
+            check_finite(here)
+            ended = (here.known.code != 0).any()
+            why = RESULTS.simulation_failed if ended else RESULTS.derivative_not_finite
+            return search.solution(here, why, [np.inf])
         return self._iterate(search, here)
 
     def _iterate(self, search: Search, here: Found) -> ControlSolution:
@@ -111,8 +115,9 @@ def _needed(here: Found, step: Step) -> float:
     return max(2 * (step.cost_slope + step.curvature / 2) / closing(here, step), 0.0)
 
 
-def _check_finite(here: Found) -> None:
-    """Raises `ValueError` if residuals are not finite although no simulation failed."""
+def check_finite(here: Found) -> None:
+    """Raises `ValueError` if residuals, or their derivatives, are not finite although no simulation
+    failed."""
     flown = here.known
     if (flown.code != 0).any():
         return
@@ -120,3 +125,9 @@ def _check_finite(here: Found) -> None:
     for name, values in names.items():
         if not np.isfinite(values).all():
             raise ValueError(f"{name} is not finite where the search starts.")
+    for name, steep in zip(_FUNCTIONS, steep_parts(flown)[1:], strict=True):
+        if steep:
+            raise ValueError(
+                f"{name} has no finite derivative where the search starts: a norm or a root of "
+                "zero has none. Return the vector itself, of which every component counts."
+            )

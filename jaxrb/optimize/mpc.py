@@ -14,6 +14,7 @@ from ..control import PiecewiseLinear
 from .control_search import Search, moved_nodes
 from .control_solution import ControlSolution
 from .control_step import Coordinates, step_of
+from .gauss_newton_shooting import check_finite
 from .optimal_control import OptimalControl
 from .stages import Programs
 
@@ -49,6 +50,7 @@ def mpc_step(
     here = dataclasses.replace(plan, state=measured)
     at = Search(here, Programs.of(here), free_nodes=True).begin(here.guess)
     if not np.isfinite(at.cost):
+        check_finite(at)
         raise RuntimeError(
             "mpc_step: a stage of the plan cannot be simulated from the measured state, or along "
             "the guess. Use the guess, or solve the plan anew from there."

@@ -30,6 +30,11 @@ class RESULTS(Codes):
         "The residual is NaN or infinite in a motion that is not: a division by zero in it, or "
         "goals that are no numbers."
     )
+    derivative_not_finite = (
+        "A derivative is NaN or infinite where the search begins, or ended, though the motion is "
+        "not: a norm or a root of zero in a function of yours, whose derivative there is none "
+        "(leave the square or the vector), or impacts that pile up."
+    )
     max_iterations_reached = "Every iteration still gained something: raise max_iterations."
     stalled = (
         "No step gains anything, though the conditions are not met: the problem may have no "

@@ -380,6 +380,7 @@ def _improved(shared: Given, shots: Shot, aim: Aim, limits: Limits, bar):
     def merit(landed, price):
         del price
         cost = limits.costs(landed, landed.code)
+        cost = np.where(landed.steep() & ~_solved(cost, limits.tolerance), np.inf, cost)
         # What is zero to round-off is not improved further.
         return np.where(cost <= (1e-3 * limits.tolerance) ** 2, 0.0, cost)
 
@@ -415,6 +416,7 @@ def _shots(shared: Given, aim: Aim, found: Round, limits: Limits) -> Shots:
     conditions = (
         (unsolved, RESULTS.stalled),
         (unsolved & (found.iterations >= limits.max_iterations), RESULTS.max_iterations_reached),
+        (unsolved & landed.steep(), RESULTS.derivative_not_finite),
         (~np.isfinite(found.cost), RESULTS.residual_not_finite),
         (~limits.allow(landed), RESULTS.other_impacts),
         (code == NOT_STOPPED, RESULTS.event_missed),

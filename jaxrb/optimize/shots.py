@@ -56,6 +56,10 @@ class Landed(NamedTuple):
     end: State
     time: Float[Array | np.ndarray, ""]
 
+    def steep(self) -> np.ndarray:
+        """Of which lanes a derivative is not finite, as that of a norm at zero."""
+        return np.asarray(~np.isfinite(self.residual_by).all((-1, -2)))
+
 
 class Aim(NamedTuple):
     """What is static in the program.

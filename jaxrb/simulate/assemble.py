@@ -56,6 +56,7 @@ def assemble(
     stats = Stats(
         steps=run.steps,
         flow_evaluations=run.evaluations,
+        crowded=run.crowded,
         time=jnp.where(at_end, grid.t1, run.time),
         energy=jnp.stack([energy(world, state), energy(world, final)]),
         kernel=run.kernel,

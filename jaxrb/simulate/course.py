@@ -38,13 +38,14 @@ class Status(eqx.Module):
     longest: Float[Array, ""]  # flight of this step that ended with an impact [s]
     ahead: Float[Array, ""]  # no longer flight is tried next [s]; infinite but after a part
     evaluations: Int[Array, ""]  # of the flow
+    crowded: Int[Array, ""]  # of these, with more contacts near than a list of them has places
     kernel: Bool[Array, ""]  # whether the loop ran as one kernel
 
     @staticmethod
     def start(code: Int[Array, ""], like: Float[Array, ""]) -> Status:
         """The status at t0, with the code of an inadmissible start; in the dtype of `like`."""
         none, short, long = jnp.zeros((), jnp.int32), jnp.zeros_like(like), jnp.inf + like
-        return Status(code, none, none, short, long, none, jnp.zeros((), bool))
+        return Status(code, none, none, short, long, none, none, jnp.zeros((), bool))
 
 
 def start_course(grid: TimeGrid, phase: Phase, events: AbstractEvents) -> Course:

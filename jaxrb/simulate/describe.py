@@ -61,6 +61,9 @@ def describe_solution(solution: Solution) -> str:
         _energies(np.asarray(solution.stats.energy)),
         f"result: {result_name(result)}",
     ]
+    crowded = np.asarray(solution.stats.crowded)
+    if np.any(crowded):
+        lines.insert(2, f"flights with more contacts near than are listed: {_range(crowded)}")
     return _block("Solution", lines)
 
 

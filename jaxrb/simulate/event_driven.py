@@ -166,7 +166,9 @@ class EventDriven(AbstractMethod):
     def chosen(self, world):
         if self.dt is None:
             assert isinstance(self.flow, ExactFlight)
-            return dataclasses.replace(self, on_zeno="stop", flow=self.flow.for_long_flights())
+            alone = not world.obstacles and not world.pairs
+            flow = self.flow.for_long_flights(alone=alone)
+            return dataclasses.replace(self, on_zeno="stop", flow=flow)
         if self.on_zeno is not None:
             return self
         simple = not world.frictional and not world.pairs and not world.joints

@@ -49,6 +49,7 @@ def fly(
         code=status.code,
         steps=end.step,
         evaluations=status.evaluations,
+        crowded=status.crowded,
         n_impacts=status.impacts,
         kernel=status.kernel,
         work=end.work,

@@ -86,8 +86,7 @@ class AbstractImpacts(AbstractEvents):
         def by_near(near: NearContacts, events: AbstractImpacts, *where):
             return guards(events.among(near), *where)
 
-        crowded = ~(near.range > 0)
-        found, number = if_any(crowded, by_all, by_near, near, self, t, end, dt)
+        found, number = if_any(near.crowded(), by_all, by_near, near, self, t, end, dt)
         one = self.alone(jnp.maximum(number, 0))
         contacts = one.contacts(t, end)
         assert contacts is not None

@@ -165,6 +165,10 @@ def _iteration(plan: Plan, grid: TimeGrid, events: AbstractEvents, carry: _Carry
         waiting = event._replace(contact=event.contact & case.event)
     anew = accept if plan.detector.searches else accept | case.halve
     inspected = tree_where(anew, fresh, inspection.state)
+    if near is not None:
+        # Of a batch, worlds that wait are flown for no time.
+        crowded = near.crowded() & (trial > 0)
+        status = dataclasses.replace(status, crowded=status.crowded + crowded.astype(jnp.int32))
     log = carry.log
     if log is not None:
         log = log.write(case, trial, event, Remembered(end, flight.work, mode))

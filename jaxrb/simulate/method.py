@@ -28,6 +28,7 @@ class Run(NamedTuple):
     code: Int[Array, ""]
     steps: Int[Array, ""]
     evaluations: Int[Array, ""]  # of the flow
+    crowded: Int[Array, ""]  # of these, with more contacts near than a list of them has places
     n_impacts: Int[Array, ""]
     kernel: Bool[Array, ""]  # whether it ran as one kernel
     work: Float[Array, ""] | None  # of loads without a potential [J]

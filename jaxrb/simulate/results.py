@@ -30,7 +30,8 @@ class RESULTS(Codes):
         "Too many impacts: raise EventDriven(max_impacts_per_step=...) if they all fall into "
         "one step, or EventDriven(max_impacts=...) if the log of a saved or differentiated "
         "trajectory is full. Parts of steps that are too long for the flow fill it too: reduce dt "
-        "where bodies turn by more than about 0.4 rad in a step."
+        "where bodies turn by more than about 0.4 rad in a step; in continuous time they are of "
+        "48 rad and less, see ExactFlight(doublings=...)."
     )
     zeno = (
         "Impacts accumulate (Zeno): within one step each follows the last ever sooner. The "

@@ -123,6 +123,8 @@ class Stats(eqx.Module):
         steps: completed.
         flow_evaluations: iterations of the loop this world was active in; the largest over a
             batch is the number of iterations of its loop.
+        crowded: iterations in which more contacts were near than the list of near ones has places,
+            which is kept where bodies are many: all contacts were looked at, which takes longer.
         time: reached [s]; t1 unless the simulation ended early.
         energy: total, at t0 and at the end [J], shape (2,).
         kernel: whether the loop ran as one kernel: see the argument `backend` of `simulate_batch`.
@@ -131,6 +133,7 @@ class Stats(eqx.Module):
 
     steps: Int[Array, ""]
     flow_evaluations: Int[Array, ""]
+    crowded: Int[Array, ""]
     time: Float[Array, ""]
     energy: Float[Array, "2"]
     kernel: Bool[Array, ""]

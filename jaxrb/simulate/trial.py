@@ -277,6 +277,7 @@ def tick(
         longest=jnp.where(full_step, jnp.zeros_like(trial), longest),
         ahead=jnp.where(case.part, 2 * trial, jnp.where(case.accept, jnp.inf, status.ahead)),
         evaluations=status.evaluations + 1,
+        crowded=status.crowded,
         kernel=status.kernel,
     )
     return step, remaining, status

@@ -1,6 +1,7 @@
 """Exact flight against Euler's equations integrated by Taylor series in forty digits."""
 
 import itertools
+from functools import partial
 
 import equinox as eqx
 import jax
@@ -13,7 +14,7 @@ from scipy.integrate import solve_ivp
 from scipy.special import ellipkm1
 
 import jaxrb as rb
-from jaxrb.flows.free_rotation import free_rotation
+from jaxrb.flows.free_rotation import free_rotation, longest_rotation
 from jaxrb.flows.tensor_rotation import free_rotation_of_tensor
 from jaxrb.math import Sym3, Vec3
 from jaxrb.math.principal import PrincipalAxes
@@ -128,6 +129,26 @@ def test_attitude_and_momentum(name):
         assert off <= 2 * round_off * turned * size  # it is rotated once more
 
 
+@pytest.mark.parametrize("doublings", [6, 8])
+def test_flights_past_the_middle_axis(doublings):
+    """A racket that turns over once and again in one flight: near the separatrix the elliptic
+    functions fall like exp(-t), and what is a difference from 1 of them loses as many digits."""
+    moments, momentum = (13.0, 51.4, 64.0), np.array([0.05, 51.4, 0.01])
+    many = quick_jit(partial(free_rotation, doublings=doublings))
+    longest = quick_jit(partial(longest_rotation, doublings=doublings))
+    rotor = (Vec3.of(jnp.asarray(momentum)), Vec3.of(jnp.asarray(moments)))
+    for part in (0.3, 0.6, 0.98):
+        duration = part * longest(*rotor)
+        q, _ = by_taylor(float(duration), momentum.tolist(), moments)
+        turn = np.asarray(many(duration, *rotor).turn.array())
+        off = min(
+            max(abs(s * mp.mpf(float(a)) - b) for a, b in zip(turn, q, strict=True))
+            for s in (1, -1)
+        )
+        # Up to 54 rad: twice what flights of a few radians hold. It lost six digits.
+        assert off <= 8e-15 * float(duration)
+
+
 def test_two_flights_are_one():
     rng = np.random.default_rng(0)
     for _ in range(20):
@@ -138,8 +159,8 @@ def test_two_flights_are_one():
         whole, at_once, _ = fly(first + second, momentum, moments)
         both = rb.lie.quaternion.multiply(a, b)
         both = both * jnp.sign(jnp.dot(both, whole))
-        np.testing.assert_allclose(both, whole, rtol=0, atol=8e-15)
-        np.testing.assert_allclose(end, at_once, rtol=0, atol=2e-14)
+        np.testing.assert_allclose(both, whole, rtol=0, atol=3e-15)
+        np.testing.assert_allclose(end, at_once, rtol=0, atol=1e-14)
 
 
 DERIVED = (
@@ -243,7 +264,7 @@ def test_any_inertia_tensor_is_that_of_turned_axes():
     np.testing.assert_allclose(reverse, by, rtol=0, atol=1e-13)
 
 
-@pytest.mark.parametrize("doublings", [0, -1, 1.5, 13])
+@pytest.mark.parametrize("doublings", [0, -1, 1.5, 17])
 def test_doublings_are_a_few(doublings):
     with pytest.raises(ValueError, match=r"ExactFlight.doublings must be"):
         rb.ExactFlight(doublings=doublings)

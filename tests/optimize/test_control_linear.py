@@ -243,6 +243,19 @@ def test_bad_numbers_on_the_way():
         ro.solve(nowhere, ro.GaussNewtonShooting())
     with pytest.raises(ValueError, match="solver must be"):
         ro.solve(regulator(), "ilqr")
+    # Norms at zero: of the controls of the first guess, and of the place where the body rests.
+    length = lambda x, u: jnp.linalg.norm(u)[None]  # noqa: E731
+    steep = dataclasses.replace(regulator(), cost=length)
+    for nodes in ("all", "none"):
+        with pytest.raises(ValueError, match="cost has no finite derivative where the search"):
+            ro.solve(steep, ro.GaussNewtonShooting(nodes))
+    with pytest.raises(ValueError, match="cost has no finite derivative"):
+        ro.mpc_step(steep, steep.state)
+    distance = lambda x: jnp.linalg.norm(x.position[0])[None]  # noqa: E731
+    for name in ("terminal", "terminal_cost"):
+        still = dataclasses.replace(regulator(), state=state_of(np.zeros(6)), **{name: distance})
+        with pytest.raises(ValueError, match=f"^{name} has no finite derivative"):
+            ro.solve(still, ro.GaussNewtonShooting())
     with pytest.raises(ValueError, match="force or a torque"):
         ro.Wrench(0, force=False, torque=False)
 

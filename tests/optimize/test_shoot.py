@@ -194,6 +194,11 @@ def test_what_does_not_succeed_says_so():
     missed = shot(nowhere, rounds=2)
     assert missed.result == ro.RESULTS.residual_not_finite and np.isinf(missed.cost)
     assert "NaN or infinite" in str(missed)
+    # A norm at zero has no derivative; it seemed that no step gains anything.
+    still = lambda state: jnp.linalg.norm(state.position[0] * 0.0)[None] - 1.0  # noqa: E731
+    steep = shot(still, rounds=2)
+    assert steep.result == ro.RESULTS.derivative_not_finite and steep.cost == 1.0
+    assert steep.world_result == rb.RESULTS.successful
 
 
 def test_bad_input():

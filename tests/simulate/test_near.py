@@ -108,13 +108,21 @@ def test_boxes_and_balls(method):
 
 @pytest.mark.slow
 def test_more_near_than_places(monkeypatch, method):
-    """Then all are looked at: nothing is lost."""
+    """Then all are looked at: nothing is lost, and the solution says in how many flights."""
     monkeypatch.setattr(near, "PLACES", 1)
     # Each of 27 balls is nearer to its neighbours on the lattice than lists of 27 contacts tell.
     world, states = box_of_balls(27), several(27, spacing=0.2001, speed=0.1)
-    found = run(world, states, method(NEAR), t1=0.1)
+    found, expected = (run(world, states, method(kind), t1=0.1) for kind in (NEAR, ALL))
     assert np.sum(found.impacts.count) > 100
-    assert_same(found, run(world, states, method(ALL), t1=0.1))
+    assert_same(found, expected)
+    flights = np.asarray(found.stats.flow_evaluations)
+    assert np.all(found.stats.crowded > 0) and np.all(found.stats.crowded <= flights)
+    assert "flights with more contacts near than are listed: " in str(found)
+    assert not np.any(expected.stats.crowded)
+    # Where there is place none is counted, nor of worlds that wait for others of their batch.
+    monkeypatch.setattr(near, "PLACES", 12)
+    sparse = run(world, states, method(NEAR), t1=0.09)
+    assert not np.any(sparse.stats.crowded) and "near" not in str(sparse)
 
 
 @pytest.mark.slow
