@@ -10,7 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..bodies import State
+from ..bodies import Inertial, State
+from ..bodies.joints.coordinates import JointCoordinates
+from ..bodies.state import to_phase
 from ..simulate import World, gaps, pair_gaps
 from ..simulate.time_grid import rounded_up
 from . import nodes as cuts
@@ -71,7 +73,9 @@ def cut(
             two nodes between impacts that follow one another, where there is room.
         dtype: of the numbers.
     """
-    acceleration = np.asarray(world.accelerations(), np.float64)
+    acceleration = np.array(world.accelerations(), np.float64)
+    # Of what joints hold nothing is known beforehand.
+    acceleration[sorted({body for joint in world.joints for body in joint.bodies})] = np.nan
     found = [
         _nodes(world, data, known, acceleration, dt, segments, dtype)
         for data, known in zip(throws, poses, strict=True)
@@ -93,8 +97,11 @@ def _nodes(world, data, poses, acceleration, dt, segments, dtype) -> cuts.Nodes:
     breaks = cuts.jumps(data.ts, poses[0], acceleration, data.noise[0])
     times = _node_times(data.ts, breaks, dt, segments)
     found = cuts.states_at(times, breaks, data.ts, poses, acceleration)
-    touching = _least_gaps(world, _state(found[1:], dtype)) < TOUCHING * data.noise[0]
-    # What touches something moves as that allows, which a state that is only near it does not.
+    states = _state(found[1:], dtype)
+    touching = _least_gaps(world, states) < TOUCHING * data.noise[0]
+    touching |= (_rooms(world, states) < TOUCHING * _of_limits(world, data.noise)).any(-1)
+    # What touches something, or is at a limit of a joint, moves as that allows, which a state that
+    # is only near it does not.
     kept = ~touching | (np.arange(times.size) == 0)
     return cuts.Nodes(*(array[kept] for array in found))
 
@@ -138,6 +145,38 @@ def _least(world: World, states: State):
         return jnp.min(jnp.concatenate(both), initial=jnp.inf)
 
     return jax.vmap(one)(states)
+
+
+def _rooms(world: World, states: State) -> np.ndarray:
+    """Of each state, how far each limited coordinate of joints is from its nearer limit [rad] or
+    [m], shape (N, n_limited)."""
+    n = states.position.shape[0]
+    if not world.joints:
+        return np.zeros((n, 0))
+    size = rounded_up(n)
+    filled = jax.tree.map(lambda leaf: jnp.asarray(_filled(np.asarray(leaf), size)), states)
+    return np.asarray(_room(world, filled))[:n]
+
+
+@jax.jit
+def _room(world: World, states: State):
+    def one(state):
+        dtype = state.position.dtype
+        limited = JointCoordinates.of(world.joints, dtype, having="limits")
+        if limited is None:
+            return jnp.zeros(0, dtype)
+        value = limited.value(to_phase(state, Inertial.of(world.bodies, dtype)))
+        return jnp.minimum(value - limited.lower, limited.upper - value)
+
+    return jax.vmap(one)(states)
+
+
+def _of_limits(world: World, noise: tuple[float, float]) -> np.ndarray:
+    """Noise of each limited coordinate: of an attitude or of a position."""
+    limited = JointCoordinates.of(world.joints, np.float64, having="limits")
+    parts = () if limited is None else limited.parts
+    found = [noise[int(part.angular)] for part in parts for _ in part.ends.joints]
+    return np.asarray(found, np.float64)
 
 
 def _chain(data, nodes, place, sizes, dtype, n_bodies: int) -> Chains:

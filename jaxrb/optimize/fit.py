@@ -22,6 +22,8 @@ from .chains import Chains, cut
 from .data import AbstractData
 from .describe import describe_fit
 from .estimates import Estimate
+from .free_directions import onto_joints
+from .jointed_nodes import count_free, held
 from .levenberg_marquardt import Minimised, as_numpy, put, take
 from .multiple_shooting import Point, Problem
 from .parameters import Parameters
@@ -132,6 +134,10 @@ def fit(
     shooting); at the end they meet, so that the result is one simulation of each throw. Nothing
     need be known of the first states, and the parameters only roughly.
 
+    Of bodies in joints nodes move as these let them: poses are led onto joints as noise makes it
+    most probable, and nodes go with joints that parameters move, such as an anchor. Degrees of
+    freedom and intervals count what joints leave free.
+
     A start that ends with a poor fit, or does not end at one, is tried again from parameters half
     an e-fold away, one by one: of what has no influence for a while, such as friction where every
     impact sticks, the derivative is zero and says nothing.
@@ -147,8 +153,8 @@ def fit(
             from the given world, one row per start.
         key: of the starts that are drawn.
         states: of each throw at its first time, as nearly as is known: where bodies were of which
-            fewer than two positions, or attitudes, were measured, simulated from there. Without
-            it, there must be measurements to start from.
+            fewer than two positions, or attitudes, were measured, simulated from there; it is
+            led onto joints. Without it, there must be measurements to start from.
         args: as in `simulate`.
         spread: standard deviation of the coordinates of the starts that are drawn.
         max_iterations: of each start in each of three phases.
@@ -168,18 +174,30 @@ def fit(
     dt = float(method.dt)  # type: ignore[arg-type]
     poses = _poses(world, throws, states, method, args, free.dtype)
     chains, nodes = cut(world, throws, poses, dt, segments, free.dtype)
-    if _dof(chains, free.size) < 0:
-        raise ValueError(
-            f"fit: {int(chains.measured.sum())} numbers were measured, fewer than are unknown: "
-            f"{free.size} of parameters, {chains.noise.shape[1]} of the first state of each throw."
-        )
     longest = float(np.max(chains.t1 - chains.t0))
     given, static = parted(args)
     settings = Settings(method, free, capacity(int(np.ceil(longest / dt - 1e-6)) + 1), static)
-    problem = Problem(world, given, chains, settings)
+    problem, nodes = _problem(world, given, chains, settings, nodes)
     with progress_bar(progress, 3 * max_iterations, "iteration") as bar:
         found = _solved(problem, initial, nodes, max_iterations, bar)
     return _fitted(problem, throws, initial, found, max_iterations)
+
+
+def _problem(world: World, args, chains: Chains, settings: Settings, nodes: State):
+    """What is fitted, and nodes, in which joints hold."""
+    problem, free = Problem(world, args, chains, settings), settings.free
+    if world.joints:
+        own = world, free, np.zeros((1, free.size), free.dtype)
+        nodes = jax.tree.map(lambda leaf: np.asarray(leaf)[None], nodes)
+        nodes = held(*own, nodes, chains.noise)
+        problem = problem._replace(n_free=count_free(world, free, nodes, chains.noise))
+        nodes = jax.tree.map(lambda leaf: leaf[0], nodes)
+    if _dof(problem) < 0:
+        raise ValueError(
+            f"fit: {int(chains.measured.sum())} numbers were measured, fewer than are unknown: "
+            f"{free.size} of parameters, {problem.unknowns} of the first state of each throw."
+        )
+    return problem, nodes
 
 
 def _check(world, throws, free, method, segments) -> None:
@@ -192,11 +210,6 @@ def _check(world, throws, free, method, segments) -> None:
         raise ValueError("fit: all throws must be measured in the same way: one kind of data.")
     for one in throws:
         one.check_bodies(len(world.bodies))
-    if world.joints:
-        raise ValueError(
-            "fit: states of bodies in joints cannot be moved freely; worlds with joints are fitted "
-            "with shoot and a residual of your own."
-        )
     if free.size == 0:
         raise ValueError("fit: no parameter is free.")
     free.values(world)  # of this world
@@ -237,7 +250,12 @@ def _guesses(world: World, throws, states, dtype) -> list[State]:
                 f"fit: states must be of {shape[0]} bodies, without leading axes; got positions "
                 f"of shape {state.position.shape}."
             )
-    return [jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), state) for state in given]
+    given = [jax.tree.map(lambda leaf: jnp.asarray(leaf, dtype), state) for state in given]
+    if not world.joints:
+        return given
+    # In what is known only nearly, joints hardly ever hold.
+    each = (jax.tree.map(lambda leaf: leaf[None], state) for state in given)
+    return [jax.tree.map(lambda leaf: leaf[0], onto_joints(world, state)) for state in each]
 
 
 def _starts(free: Parameters, starts, key, spread: float) -> np.ndarray:
@@ -285,7 +303,7 @@ def _solved(problem: Problem, initial, nodes: State, max_iterations, bar) -> Min
     found = solve(initial)
     n_p = initial.shape[1]
     values = ranked(found)
-    poor = np.flatnonzero(values > _bound(_dof(problem.chains, n_p)))
+    poor = np.flatnonzero(values > _bound(_dof(problem)))
     poor = poor[: max(MOST_TRIALS // (2 * n_p), 1)]
     if not poor.size:
         return found
@@ -318,9 +336,9 @@ def _unfinished(problem: Problem, found: Minimised) -> np.ndarray:
     return ~found.converged | (off > max(MEETING, ROUND_OFFS * eps))
 
 
-def _dof(chains: Chains, n_p: int) -> int:
-    n_x = chains.noise.shape[1]
-    return int(chains.measured.sum()) - n_p - n_x * len(chains.noise)
+def _dof(problem: Problem) -> int:
+    chains, n_p = problem.chains, problem.settings.free.size
+    return int(chains.measured.sum()) - n_p - problem.unknowns * len(chains.noise)
 
 
 def _bound(dof: int) -> float:
@@ -332,7 +350,7 @@ def _bound(dof: int) -> float:
 def _fitted(problem, throws, initial, found: Minimised, max_iterations: int) -> Fit:
     world, chains, free = problem.world, problem.chains, problem.settings.free
     values = _chi_squares(problem, found)
-    dof = _dof(chains, free.size)
+    dof = _dof(problem)
     codes = _codes(problem, found, values, dof, max_iterations)
     # Of what is no single simulation chi-square says nothing.
     whole = np.isin(codes, [code_of(RESULTS.successful), code_of(RESULTS.poor_fit)])
@@ -341,12 +359,13 @@ def _fitted(problem, throws, initial, found: Minimised, max_iterations: int) -> 
     fitted = free.apply(world, jnp.asarray(point.parameters[0]))
     # In coordinates about the fitted world, which are not always those about the given one.
     point = point._replace(parameters=np.zeros_like(point.parameters))
-    flown = as_numpy(problem._replace(world=fitted).evaluate(point))
+    problem = problem._replace(world=fitted)
+    flown = as_numpy(problem.evaluate(point))
     failed = codes[best] == code_of(RESULTS.simulation_failed)
     if failed:  # no derivative says anything
         covariance, unknown = np.diag(np.full(free.size, np.inf)), np.zeros((0, free.size))
     else:
-        *_, root = shooting.step(point, flown, chains, np.zeros(1), 0.0, free.largest_steps)
+        *_, root = shooting.step(problem, point, flown, np.zeros(1), 0.0)
         covariance, unknown = estimates.covariance(np.asarray(root)[0])
     impacts = int(np.where(chains.real, flown.impacts[0], 0).sum())
     if codes[best] == code_of(RESULTS.successful) and len(unknown):

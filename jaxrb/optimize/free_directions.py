@@ -22,7 +22,7 @@ from ..simulate import World
 _REPEATED = 0.4
 # Newton's method for states whose joints hold ends after so many steps, or once errors are below
 # this multiple of the round-off.
-_STEPS, _HOLDS = 20, 100.0
+STEPS, HOLDS = 20, 100.0
 
 
 def free_directions(world: World, states: State) -> Float[np.ndarray, "N n_x n_free"] | None:
@@ -43,7 +43,7 @@ def free_directions(world: World, states: State) -> Float[np.ndarray, "N n_x n_f
     if not fine.any():
         rows = np.zeros_like(rows)
     _, sizes, directions = np.linalg.svd(rows)
-    least = _repeated(rows) * sizes.max(axis=-1, keepdims=True)
+    least = repeated(rows) * sizes.max(axis=-1, keepdims=True)
     # At a state where more rows than elsewhere repeat others, more directions are free.
     held = int((sizes > least).sum(axis=-1).min())
     return np.swapaxes(directions[:, held:], -1, -2)
@@ -60,21 +60,29 @@ def onto_joints(world: World, states: State) -> State:
     """
     if not world.joints:
         return states
-    for _ in range(_STEPS):
+    for _ in range(STEPS):
         errors, rows = (np.asarray(leaf) for leaf in _errors(world, states))
-        if np.abs(errors).max() <= _HOLDS * np.finfo(errors.dtype).eps:
-            break
         # One state that is not finite must not end the others.
         fine = np.asarray(np.isfinite(rows).all((1, 2)))[:, None]
         rows, errors = np.where(fine[..., None], rows, 0.0), np.where(fine, errors, 0.0)
-        inverse = np.linalg.pinv(rows, rcond=_repeated(rows))
+        if np.abs(errors).max() <= HOLDS * np.finfo(errors.dtype).eps:
+            break
+        inverse = np.linalg.pinv(rows, rcond=repeated(rows))
         steps = -(inverse @ errors[..., None])[..., 0]
         states = _moved(states, steps.astype(errors.dtype))
     return states
 
 
-def _repeated(rows: np.ndarray) -> float:
+def repeated(rows: np.ndarray) -> float:
+    """Singular values of rows that are less, relative to the largest, are of repetitions."""
     return float(np.finfo(rows.dtype).eps) ** _REPEATED
+
+
+def joint_errors(world: World, state: State) -> Float[Array, " n_rows"]:
+    """By how much a state breaks each condition of the joints [m], and their rates [m/s]."""
+    inertial = Inertial.of(world.bodies, state.position.dtype)
+    joints, phase = JointRows.of(world.joints, inertial), to_phase(state, inertial)
+    return jnp.concatenate([joints.violation(phase), joints.rate(phase, inertial)])
 
 
 @jax.jit
@@ -87,16 +95,12 @@ def _errors(
     world: World, states: State
 ) -> tuple[Float[Array, "N n_rows"], Float[Array, "N n_rows n_x"]]:
     """Errors of joints and their rates, and how they change with a state."""
-    dtype = states.position.dtype
-    inertial = Inertial.of(world.bodies, dtype)
-    joints = JointRows.of(world.joints, inertial)
 
     def errors(step, state):
-        phase = to_phase(state.retract(step.reshape(-1, 12)), inertial)
-        found = jnp.concatenate([joints.violation(phase), joints.rate(phase, inertial)])
+        found = joint_errors(world, state.retract(step.reshape(-1, 12)))
         return found, found
 
-    here = jnp.zeros(12 * len(world.bodies), dtype)
+    here = jnp.zeros(12 * len(world.bodies), states.position.dtype)
 
     def one(state):
         rows, found = jax.jacfwd(errors, has_aux=True)(here, state)

@@ -37,26 +37,34 @@ class Nodes(NamedTuple):
 def jumps(ts: np.ndarray, position: np.ndarray, acceleration: np.ndarray, sd: float) -> np.ndarray:
     """When some body's velocity jumps, ascending [s].
 
-    On both sides of each time a parabola of the known acceleration is fitted to a few samples.
-    Impacts that follow one another sooner than these take are one jump.
+    On both sides of each time a parabola of the known acceleration is fitted to a few samples, or,
+    where it is not known, two of one acceleration. Impacts that follow one another sooner than
+    these take are one jump.
 
     Args:
         ts, position: of one throw, shapes (T,) and (T, n_bodies, 3); NaN is missing.
-        acceleration: of each body in flight [m/s^2], shape (n_bodies, 3).
+        acceleration: of each body in flight [m/s^2], shape (n_bodies, 3); NaN of a body in joints,
+            of which it is not known.
         sd: noise of a coordinate [m].
     """
     since = (ts - ts[0])[:, None]
     scores, spans = [], []
     for body in range(position.shape[1]):
         known = np.flatnonzero(np.isfinite(position[:, body]).all(-1))
-        flat = position[:, body] - acceleration[body] * since**2 / 2
+        free = bool(np.isfinite(acceleration[body]).all())
+        flat = position[:, body] - (acceleration[body] * since**2 / 2 if free else 0.0)
         for k in range(1, known.size):
             left, right = known[max(k - SIDE, 0) : k], known[k : k + SIDE]
             if min(left.size, right.size) < 3:
                 continue
-            lines = [_line(ts[own] - ts[known[k]], flat[own]) for own in (left, right)]
-            change = lines[1].velocity - lines[0].velocity
-            variance = sd**2 * (lines[0].spread + lines[1].spread)
+            if free:
+                lines = [_line(ts[own] - ts[known[k]], flat[own]) for own in (left, right)]
+                change = lines[1].velocity - lines[0].velocity
+                variance = sd**2 * (lines[0].spread + lines[1].spread)
+            else:
+                both = np.concatenate([left, right])
+                bent = _bent(ts[both] - ts[known[k]], flat[both])
+                change, variance = bent.velocity, sd**2 * bent.spread
             scores.append(np.sqrt(np.sum(change**2) / variance))
             spans.append((body, left[0], right[-1]))
     if not scores:
@@ -68,7 +76,11 @@ def jumps(ts: np.ndarray, position: np.ndarray, acceleration: np.ndarray, sd: fl
         peak = int(np.argmax(score))
         known = np.isfinite(position[begin[peak] : end[peak] + 1, bodies[peak]]).all(-1)
         own = begin[peak] + np.flatnonzero(known)
-        flat = position[:, bodies[peak]] - acceleration[bodies[peak]] * since**2 / 2
+        own_acceleration = acceleration[bodies[peak]]
+        if not np.isfinite(own_acceleration).all():
+            middle = (ts[begin[peak]] + ts[end[peak]]) / 2
+            own_acceleration = _bent(ts[own] - middle, position[own, bodies[peak]]).acceleration
+        flat = position[:, bodies[peak]] - own_acceleration * since**2 / 2
         last, first = _change_point(own, ts, flat)
         found.append((ts[last] + ts[first]) / 2)
         # All sides that reach across it are of it; where samples are missing, these are long.
@@ -109,6 +121,22 @@ def _line(tau: np.ndarray, flat: np.ndarray) -> _Line:
     return _Line(fitted[0], fitted[1], misfit, np.linalg.inv(basis.T @ basis)[1, 1])
 
 
+class _Bent(NamedTuple):
+    """A motion of one acceleration whose velocity jumps at tau = 0: by how much, the acceleration,
+    and the variance of a coordinate of the jump over that of the noise."""
+
+    velocity: np.ndarray
+    acceleration: np.ndarray
+    spread: float
+
+
+def _bent(tau: np.ndarray, place: np.ndarray) -> _Bent:
+    """That of samples on both sides."""
+    basis = np.stack([np.maximum(tau, 0.0), tau**2 / 2, tau, np.ones_like(tau)], axis=1)
+    fitted, *_ = np.linalg.lstsq(basis, place, rcond=None)
+    return _Bent(fitted[0], fitted[1], np.linalg.inv(basis.T @ basis)[0, 0])
+
+
 def states_at(
     nodes: np.ndarray,
     breaks: np.ndarray,
@@ -133,11 +161,20 @@ def states_at(
             turned = np.asarray(np.isfinite(attitudes[:, body]).all(-1))
             _check_seen(body, seen, turned)
             own = _around(time, ts, seen, breaks)
-            tau = ts[own] - time
-            line = _line(tau, positions[own, body] - acceleration[body] * tau[:, None] ** 2 / 2)
+            place = _moving(ts[own] - time, positions[own, body], acceleration[body])
             turn, spin = _turning(time, _around(time, ts, turned, breaks), ts, attitudes[:, body])
-            states[number, body] = np.concatenate([line.place, turn, line.velocity, spin])
+            states[number, body] = np.concatenate([place[0], turn, place[1], spin])
     return Nodes(nodes, states[..., :3], states[..., 3:7], states[..., 7:10], states[..., 10:])
+
+
+def _moving(tau: np.ndarray, places: np.ndarray, acceleration: np.ndarray):
+    """Place and velocity at tau = 0; where the acceleration is not known, it is fitted, too."""
+    if np.isfinite(acceleration).all():
+        line = _line(tau, places - acceleration * tau[:, None] ** 2 / 2)
+        return line.place, line.velocity
+    degree = 2 if tau.size >= 6 else 1
+    fitted, *_ = np.linalg.lstsq(np.vander(tau, degree + 1, increasing=True), places, rcond=None)
+    return fitted[0], fitted[1]
 
 
 def _check_seen(body: int, seen: np.ndarray, turned: np.ndarray) -> None:

@@ -40,6 +40,8 @@ class Segment(NamedTuple):
         ts: of the samples in it, shape (m,); those that are none are at t1.
         rows: the samples, leading axis m, NaN where there is none.
         compare: how.
+        along: how the start moves with the parameters and its free coordinates, shape (n_x,
+            n_p + n_free), where joints hold it; None where each of its coordinates is free.
     """
 
     parameters: Float[Array | np.ndarray, " n_p"]
@@ -50,6 +52,7 @@ class Segment(NamedTuple):
     ts: Float[Array | np.ndarray, " m"]
     rows: Any
     compare: AbstractComparison
+    along: Float[Array | np.ndarray, "n_x n"] | None = None
 
 
 class Flown(NamedTuple):
@@ -57,11 +60,13 @@ class Flown(NamedTuple):
 
     Attributes:
         residual, residual_by: of the samples over their noise, shape (m k,), and its derivative
-            by the parameters and the start, shape (m k, n_p + 12 n_bodies).
+            by the parameters and the free coordinates of the start, shape (m k, n_p + n_free);
+            without joints these are 12 of each body.
         defect, defect_by: the end in the chart of the target, shape (12 n_bodies,), and its
             derivative.
         code: why the simulation ended early, 0 if it did not.
         impacts: how many there were.
+        along: as was given, of all segments; not of a lane.
     """
 
     residual: Float[Array | np.ndarray, " mk"]
@@ -70,6 +75,7 @@ class Flown(NamedTuple):
     defect_by: Float[Array | np.ndarray, "n_x n"]
     code: Int[Array | np.ndarray, ""]
     impacts: Int[Array | np.ndarray, ""]
+    along: Float[np.ndarray, "*batch n_x n"] | None = None
 
 
 class Settings(NamedTuple):
@@ -105,6 +111,11 @@ def whole(arrays: Any, static: tuple) -> Any:
     return eqx.combine(arrays, jax.tree.unflatten(structure, leaves))
 
 
+def product(a: Array | np.ndarray, b: Array | np.ndarray) -> Array:
+    """a @ b to round-off, on GPUs, too, where the default for float32 keeps ten bits."""
+    return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)
+
+
 @partial(jax.jit, static_argnames="settings")
 def _lanes(shared, segments: Segment, *, settings: Settings) -> Flown:
     world, args = shared
@@ -113,10 +124,12 @@ def _lanes(shared, segments: Segment, *, settings: Settings) -> Flown:
 
 def _fly(world: World, args: Any, segment: Segment, settings: Settings) -> Flown:
     method, free, max_steps, static = settings
-    args = whole(args, static)
+    args, along = whole(args, static), segment.along
+    n_x = 12 * segment.start.position.shape[-2]
 
     def flight(step):
-        own, moved = step[: free.size], step[free.size :]
+        own = step[: free.size]
+        moved = step[free.size :] if along is None else product(along, step)
         sol = simulate(
             free.apply(world, segment.parameters + own),
             segment.start.retract(moved.reshape(-1, 12)),
@@ -133,7 +146,7 @@ def _fly(world: World, args: Any, segment: Segment, settings: Settings) -> Flown
         (code,) = jax.tree.leaves(sol.result)
         return (residual, defect), (code, sol.impacts.count)
 
-    n_x = 12 * segment.start.position.shape[-2]
-    here = jnp.zeros(free.size + n_x, segment.parameters.dtype)
+    n = free.size + n_x if along is None else along.shape[-1]
+    here = jnp.zeros(n, segment.parameters.dtype)
     (residual, defect), (by_residual, by_defect), (code, count) = value_and_jacobian(flight, here)
     return Flown(residual, by_residual, defect, by_defect, code, count)

@@ -28,7 +28,7 @@ from .flow_map import value_and_jacobian
 from .free_directions import free_directions
 from .lanes import in_lanes
 from .optimal_control import OptimalControl, function_of
-from .segments import parted, whole
+from .segments import parted, product, whole
 from .user_function import UserFunction
 
 # Stages that a core takes at once, and rollouts.
@@ -180,11 +180,6 @@ class Programs(NamedTuple):
             rolled_out, shared = _rolled_out_linearly, (self.model, start, nodes, knots, self.ts)
         found = in_lanes(rolled_out, shared, policies, size=ROLLOUTS, settings=self.settings)
         return jax.tree.map(np.asarray, found)
-
-
-def product(a: Array | np.ndarray, b: Array | np.ndarray) -> Array:
-    """a @ b to round-off, on GPUs, too, where the default for float32 keeps ten bits."""
-    return jnp.matmul(a, b, precision=jax.lax.Precision.HIGHEST)
 
 
 @partial(jax.jit, static_argnames="settings")

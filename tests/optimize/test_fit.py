@@ -393,7 +393,7 @@ def test_bad_input():
     with pytest.raises(ValueError, match="attitude of body 0 was measured 0 times"):
         ro.fit(world, [ro.Poses(poses[0].ts, position, quaternion, SD)], free, METHOD)
     jointed = rb.World(world.bodies, joints=[rb.Pin(0, [0.0, 0, 0.1])])
-    with pytest.raises(ValueError, match="bodies in joints"):
+    with pytest.raises(ValueError, match="does not know joints"):
         ro.fit(jointed, poses, ro.Parameters(jointed, {"gravity": ro.Real()}), METHOD)
 
 
