@@ -47,6 +47,8 @@ def describe_fit(fit: Fit) -> str:
 
 def _goodness(fit: Fit) -> list[str]:
     if not np.isfinite(fit.chi_square):
+        if fit.world_result == WORLD_RESULTS.successful:
+            return ["no finite derivative of what is compared with the data"]
         return [f"no simulation of the data: {WORLD_RESULTS[fit.world_result]}"]
     ratio = fit.chi_square / max(fit.dof, 1)
     return [

@@ -361,7 +361,7 @@ def _fitted(problem, throws, initial, found: Minimised, max_iterations: int) -> 
     point = point._replace(parameters=np.zeros_like(point.parameters))
     problem = problem._replace(world=fitted)
     flown = as_numpy(problem.evaluate(point))
-    failed = codes[best] == code_of(RESULTS.simulation_failed)
+    failed = not np.isfinite(values[best])
     if failed:  # no derivative says anything
         covariance, unknown = np.diag(np.full(free.size, np.inf)), np.zeros((0, free.size))
     else:
@@ -409,11 +409,13 @@ def _codes(problem, found: Minimised, values, dof: int, max_iterations: int) -> 
     """Of each start."""
     codes = np.full(values.shape, code_of(RESULTS.successful), np.int32)
     unfinished = _unfinished(problem, found)
+    ended = shooting.failed(found.evaluated, problem.chains).any((1, 2))
     conditions = (
         (values > _bound(dof), RESULTS.poor_fit),
         (unfinished, RESULTS.stalled),
         (unfinished & (found.iterations >= max_iterations), RESULTS.max_iterations_reached),
-        (~np.isfinite(values), RESULTS.simulation_failed),
+        (~np.isfinite(values), RESULTS.derivative_not_finite),
+        (~np.isfinite(values) & ended, RESULTS.simulation_failed),
     )
     for holds, code in conditions:  # the last that holds stays
         codes = np.where(holds, code_of(code), codes)

@@ -144,7 +144,8 @@ def minimise_with(
             else:
                 # Exact: with a price above that of closing a gap, the least is without gaps.
                 total = chi_square + price * np.sum(np.abs(off), (1, 2, 3))
-        return np.where(np.isfinite(total) & ~failed(flown, chains).any((1, 2)), total, np.inf)
+        lost = failed(flown, chains) | steep(flown, chains)
+        return np.where(np.isfinite(total) & ~lost.any((1, 2)), total, np.inf)
 
     return minimise(
         point,
@@ -172,6 +173,13 @@ def gaps(flown: Flown, chains: Chains) -> np.ndarray:
 def failed(flown: Flown, chains: Chains) -> np.ndarray:
     """Which segments ended early."""
     return (np.asarray(flown.code) != 0) & chains.real
+
+
+def steep(flown: Flown, chains: Chains) -> np.ndarray:
+    """Of which segments a derivative is not finite: no step can be made from there."""
+    finite = np.isfinite(flown.residual_by).all((-1, -2))
+    followed = np.isfinite(flown.defect_by).all((-1, -2)) | ~chains.followed
+    return chains.real & ~(finite & followed)
 
 
 def step(

@@ -2,7 +2,9 @@
 
 import itertools
 
+import equinox as eqx
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scipy.optimize import least_squares
@@ -224,6 +226,32 @@ def test_noise_that_was_said_too_small_is_a_poor_fit():
     fit = fitted(data_of(4), sd=(SD[0] / 1.8, SD[1] / 1.8))
     assert fit.result == ro.RESULTS.poor_fit
     assert "poor_fit" in str(fit)
+
+
+class Pull(eqx.Module):
+    """A force of none, by the norm of a zero, which has no derivative."""
+
+    size: jax.Array
+
+    def __call__(self, t, state, args):
+        none = jnp.linalg.norm(0.0 * state.velocity, axis=-1, keepdims=True)
+        return -self.size * none * state.velocity, jnp.zeros_like(state.velocity)
+
+
+@pytest.mark.slow
+def test_a_force_without_a_derivative_is_no_fit():
+    world = rb.World(
+        [rb.RigidBody(rb.Sphere(RADIUS), 2.0)], forces=[rb.Force(Pull(jnp.asarray(0.1)))]
+    )
+    ts = np.linspace(0.0, 0.5, 30)
+    place = np.stack([0 * ts, 0 * ts, 1 - 9.81 / 2 * ts**2], axis=-1)
+    place = place + np.random.default_rng(0).normal(0, SD[0], place.shape)
+    data = ro.Poses(ts, place[:, None], np.tile([1.0, 0, 0, 0], (30, 1, 1)), SD)
+    fit = ro.fit(world, data, ro.Parameters(world, {"gravity": ro.Real()}), METHOD)
+    assert fit.result == ro.RESULTS.derivative_not_finite
+    assert fit.world_result == rb.RESULTS.successful and np.isinf(fit.chi_square)
+    assert all(estimate.upper.max() == np.inf for estimate in fit.estimates.values())
+    assert "no finite derivative of what is compared with the data" in str(fit)
 
 
 @pytest.mark.slow
