@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
@@ -132,10 +132,15 @@ def _node_times(ts, breaks, dt, segments) -> np.ndarray:
 
 def _least_gaps(world: World, states: State) -> np.ndarray:
     """Of each state, the least gap between any two things that can touch [m]."""
+    return _of_each(_least, world, states)
+
+
+def _of_each(program: Callable, world: World, states: State) -> np.ndarray:
+    """What a program finds of each state, of a number of them for which few are compiled."""
     n = states.position.shape[0]
     size = rounded_up(n)
     filled = jax.tree.map(lambda leaf: jnp.asarray(_filled(np.asarray(leaf), size)), states)
-    return np.asarray(_least(world, filled))[:n]
+    return np.asarray(program(world, filled))[:n]
 
 
 @jax.jit
@@ -150,12 +155,9 @@ def _least(world: World, states: State):
 def _rooms(world: World, states: State) -> np.ndarray:
     """Of each state, how far each limited coordinate of joints is from its nearer limit [rad] or
     [m], shape (N, n_limited)."""
-    n = states.position.shape[0]
     if not world.joints:
-        return np.zeros((n, 0))
-    size = rounded_up(n)
-    filled = jax.tree.map(lambda leaf: jnp.asarray(_filled(np.asarray(leaf), size)), states)
-    return np.asarray(_room(world, filled))[:n]
+        return np.zeros((states.position.shape[0], 0))
+    return _of_each(_room, world, states)
 
 
 @jax.jit
