@@ -322,14 +322,16 @@ def _doubled(top: _Top, half: _Half) -> _Half:
     cosine, sine = cosine * real - kk * (sine * imaginary), cosine * imaginary + sine * real
     divisor = c11 + m1y * c33
     # Near 1 by what they are less; the other form has the round-off of a quotient then, which the
-    # next doublings would multiply.
-    less1, less3 = (m1y * c33) / divisor, (m3y * c11) / divisor
+    # next doublings would multiply. Chosen before they are divided, which takes longest.
+    near1, near3 = m1y < 0.5, m3y < 0.5
+    part1 = jnp.where(near1, -2 * (m1y * c33), product + apart) / divisor
+    part3 = jnp.where(near3, -2 * (m3y * c11), product - apart) / divisor
     # W counts up to a positive factor, which each doubling squares: of unit size it stays finite.
     size = jnp.sqrt(cosine * cosine + kk * (sine * sine))
     return _Half(
         2 * (y * both) / divisor,
-        jnp.where(m1y < 0.5, 1 - 2 * less1, (product + apart) / divisor),
-        jnp.where(m3y < 0.5, 1 - 2 * less3, (product - apart) / divisor),
+        jnp.where(near1, 1 + part1, part1),
+        jnp.where(near3, 1 + part3, part3),
         cosine / size,
         sine / size,
     )
