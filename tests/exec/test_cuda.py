@@ -85,43 +85,41 @@ def test_without_the_compiler_xla_compiles_for_a_gpu(monkeypatch):
     assert "stablehlo.while" in text
 
 
-def scenes():
-    """A run of each kind, from a height: of contacts that last, of pairs, of joints, of steps."""
-    ball, coulomb = rb.RigidBody(rb.Sphere(0.1), 1.0), rb.Coulomb(0.3, restitution=0.5)
-    die, floor = rb.RigidBody(rb.Box((0.1, 0.1, 0.1)), 1.0), [rb.HalfSpace()]
-    rests = rb.EventDriven(rb.LieVariational(), 0.01, on_zeno="rest")
-    apart = ((0.0, 0.0, 0.5), (0.01, 0.02, 0.8))
-    hinge = rb.Hinge(0, (0, 1, 0), (0, 0, 0.4))
-    return {
-        "frictionless": (runs("xla"), None),
-        "coulomb": (runs("xla", coulomb), None),
-        "rest": (rb.World([die], floor, contact_law=coulomb), rests),
-        "pairs": (rb.World([ball, ball], floor, contact_law=coulomb), rb.LGVCI(0.01)),
-        "pairs at rest": (rb.World([die, die], floor, contact_law=coulomb), rests),
-        "joint": (rb.World([die], floor, joints=[hinge], contact_law=coulomb), rests),
-        "stepped": (
-            rb.World([die, die], floor, contact_law=coulomb),
-            rb.MoreauJean(0.01, impacts="stepped"),
-        ),
-        "continuous": (rb.World([ball], floor), rb.EventDriven(rb.ExactFlight(), None)),
-    }, apart
+BALL, DIE = rb.RigidBody(rb.Sphere(0.1), 1.0), rb.RigidBody(rb.Box((0.1, 0.1, 0.1)), 1.0)
+COULOMB = rb.Coulomb(0.3, restitution=0.5)
+RESTS = rb.EventDriven(rb.LieVariational(), 0.01, on_zeno="rest")
+
+
+def falls(bodies, method, **options):
+    """A run of bodies that fall onto a floor, one above the other, from some heights."""
+    world = rb.World(bodies, [rb.HalfSpace()], contact_law=COULOMB, **options)
+    place = jnp.array([[0.01 * k, 0.02 * k, 0.5 + 0.3 * k] for k in range(len(bodies))])
+    upright = jnp.tile(jnp.array([1.0, 0, 0, 0]), (len(bodies), 1))
+    still = jnp.zeros_like(place)
+
+    def fall(z):
+        state = rb.State(place.at[:, 2].add(z), upright, still, still)
+        return rb.simulate(world, state, method, 1.0, throw=False).final.position[..., 2]
+
+    return jax.vmap(fall)
+
+
+RUNS = {
+    "frictionless": runs("xla"),
+    "coulomb": runs("xla", rb.Coulomb(0.3, restitution=0.8)),
+    "rest": falls([DIE], RESTS),
+    "pairs": falls([BALL, BALL], rb.LGVCI(0.01)),
+    "pairs at rest": falls([DIE, DIE], RESTS),
+    "joint": falls([DIE], RESTS, joints=[rb.Hinge(0, (0, 1, 0), (0, 0, 0.4))]),
+    "stepped": falls([DIE, DIE], rb.MoreauJean(0.01, impacts="stepped")),
+    "continuous": falls([BALL], rb.EventDriven(rb.ExactFlight(), None)),
+}
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("scene", scenes()[0])
-def test_all_of_xla_knows_a_gpu(scene):
+@pytest.mark.parametrize("name", RUNS)
+def test_all_of_xla_knows_a_gpu(name):
     """No part of a program, nor of its gradient, is for a CPU alone."""
-    kinds, places = scenes()
-    run, method = kinds[scene]
-    if method is not None:
-        world, place = run, jnp.asarray(places[: len(run.bodies)])
-        still = jnp.zeros_like(place)
-        upright = jnp.tile(jnp.array([1.0, 0, 0, 0]), (len(place), 1))
-
-        def one(z):
-            state = rb.State(place.at[:, 2].add(z), upright, still, still)
-            return rb.simulate(world, state, method, 1.0, throw=False).final.position[..., 2]
-
-        run = jax.vmap(one)
+    run = RUNS[name]
     assert "stablehlo.while" in exported(run)
     assert "stablehlo.while" in exported(jax.grad(lambda z: jnp.sum(run(z))))

@@ -368,3 +368,34 @@ def test_a_box_is_carried_by_a_table_that_turns(axis, numbers):
     # The largest acceleration is below 3 m/s^2, of which h^2/12 is 1e-4.
     assert errors[0][0] <= 2e-4
     assert (errors[1] <= 0.3 * errors[0] + 1e-12).all()
+
+
+@pytest.mark.slow
+def test_bodies_in_joints_rest_on_a_table_that_swings():
+    """Steps of jointed worlds displace bodies exactly: they stay with the table to round-off."""
+    mast = rb.RigidBody(rb.Sphere(0.05), 0.5)
+
+    def motion(t, args):
+        return waves(args, t) * jnp.asarray([0, 0, 1], t.dtype), jnp.asarray(UPRIGHT, t.dtype)
+
+    world = rb.World(
+        [BOX, mast],
+        [rb.Moving(rb.HalfSpace(), motion)],
+        contact_law=rb.Coulomb(0.5, 0.0),
+        joints=[rb.Weld(0, 1, (0.0, 0.0, 0.3))],
+        pairs=[],
+    )
+    numbers = jnp.array([AMPLITUDE, RATE, 0.0])
+    box, high = (resting(numbers, (0, 0, 1), height) for height in (RADIUS, RADIUS + 0.3))
+    start = jax.tree.map(lambda a, b: jnp.concatenate([a, b]), box, high)
+
+    def run(numbers):
+        save, given = rb.SaveAt(every=1), {"args": numbers, "max_steps": 200, "throw": False}
+        sol = rb.simulate(world, start, stepped(0.01), 1.603, save=save, **given)
+        return sol.successful, sol.ts, *relative(numbers, sol, (0, 0, 1))
+
+    done, ts, gap, speed = map(np.asarray, quick_jit(run)(numbers))
+    met = np.isfinite(ts)
+    assert done
+    np.testing.assert_allclose(gap[met, 2], 0.0, atol=1e-14)
+    np.testing.assert_allclose(speed[met, 2], 0.0, atol=1e-13)
