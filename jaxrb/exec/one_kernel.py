@@ -14,15 +14,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import ShapedArray, Tracer
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Primitive, jaxpr_as_fun
-from jax.interpreters import ad, batching, mlir
+from jax.core import Tracer
+from jax.extend.core import ClosedJaxpr, Jaxpr
+from jax.interpreters import mlir
 from jaxlib.mlir import ir
 from jaxlib.mlir.dialects import func, stablehlo
 
 from .kernel.operations import OPERATIONS
 from .kernel.scalarise import CALLS, RULES
 from .kernel.shapes import SHAPE_RULES
+from .lane_call import lane_call, lane_call_p
+from .lanes import in_all_lanes
+from .traced import bound, called, evaluated, traced_at
 
 # Beyond so many bytes of arguments and results operations are long enough, and XLA shares out each
 # of them to all cores; such a kernel has one thread.
@@ -52,7 +55,6 @@ _AT_PLACES = {"dynamic_slice": 1, "dynamic_update_slice": 2, "gather": 1}
 _KNOWN = {*OPERATIONS, *SHAPE_RULES, *RULES, *CALLS, *_SCATTER}
 _KNOWN |= {"dynamic_slice", "dynamic_update_slice", "gather", "nextafter", "platform_index"}
 _KNOWN |= {"shift_left", "shift_right_arithmetic", "shift_right_logical"}
-_KNOWN |= {"one_kernel", "custom_linear_solve"}
 
 
 def in_one_kernel(function: Callable, *arguments: Any) -> Any:
@@ -79,126 +81,23 @@ def in_one_kernel(function: Callable, *arguments: Any) -> Any:
     # that is transformed would be none of the arguments by which its rules go.
     if traced.effects or any(isinstance(const, Tracer) for const in traced.consts):
         return function(*arguments)
-    return jax.tree.unflatten(jax.tree.structure(results), _call(traced, 0, leaves))
-
-
-def _call(traced: ClosedJaxpr, n_linear: int, leaves) -> list:
-    return _one_kernel.bind(*leaves, traced=traced, n_linear=n_linear)
-
-
-# A primitive, as only then JAX says at last for which platform and how many lanes it compiles, and
-# as an attribute has to survive every transformation. The function is linear in the last
-# `n_linear` arguments: they are tangents or cotangents.
-_one_kernel = Primitive("one_kernel")
-_one_kernel.multiple_results = True
-
-
-@_one_kernel.def_abstract_eval
-def _(*avals, traced: ClosedJaxpr, n_linear: int):
-    return [ShapedArray(aval.shape, aval.dtype) for aval in traced.out_avals]
-
-
-@_one_kernel.def_impl
-def _(*leaves, **params):
-    return jax.jit(lambda *leaves: _one_kernel.bind(*leaves, **params))(*leaves)
-
-
-def _batch(leaves, axes, *, traced, n_linear):
-    # Not what `vmap` makes of it, the name of which JAX (0.10.1) finds by printing the whole program:
-    # half of the time that tracing takes.
-    def batched(*leaves):
-        return jax.vmap(jaxpr_as_fun(traced), in_axes=tuple(axes))(*leaves)
-
-    found = _call(jax.make_jaxpr(batched)(*leaves), n_linear, leaves)
-    return found, [0] * len(found)
-
-
-batching.primitive_batchers[_one_kernel] = _batch
-
-
-def _push(primals, tangents, *, traced, n_linear):
-    """Forward mode: the derivative is linear in those tangents that are not known to be zero."""
-    function = jaxpr_as_fun(traced)
-    moving = [i for i, tangent in enumerate(tangents) if not _is_zero(tangent)]
-    smooth = [i for i, aval in enumerate(traced.out_avals) if _is_smooth(aval)]
-
-    def pushed(*leaves):
-        primals, directions = leaves[: len(tangents)], leaves[len(tangents) :]
-
-        def of_moving(*values):
-            full = list(primals)
-            for i, value in zip(moving, values, strict=True):
-                full[i] = value
-            found = function(*full)
-            return [found[i] for i in smooth]
-
-        return jax.jvp(of_moving, [primals[i] for i in moving], list(directions))[1]
-
-    found = _call(traced, n_linear, primals)
-    pushes = [ad.Zero(aval.to_tangent_aval()) for aval in traced.out_avals]
-    if smooth:
-        leaves = [*primals, *(tangents[i] for i in moving)]
-        derivative = _call(jax.make_jaxpr(pushed)(*leaves), len(moving), leaves)
-        for i, push in zip(smooth, derivative, strict=True):
-            pushes[i] = push
-    return found, pushes
-
-
-ad.primitive_jvps[_one_kernel] = _push
-
-
-def _pull(cotangents, *leaves, traced, n_linear):
-    """Reverse mode: the transposed function, of what is known and of the cotangents."""
-    function = jaxpr_as_fun(traced)
-    unknown = [i for i, leaf in enumerate(leaves) if ad.is_undefined_primal(leaf)]
-    assert all(i >= len(leaves) - n_linear for i in unknown)
-    known = [leaf for leaf in leaves if not ad.is_undefined_primal(leaf)]
-    pulled = [i for i, cotangent in enumerate(cotangents) if not _is_zero(cotangent)]
-    directions = [_like(leaves[i].aval) for i in unknown]
-
-    def transposed(*given):
-        fixed, pulls = given[: len(known)], given[len(known) :]
-
-        def of_unknown(*values):
-            rest, following = iter(fixed), iter(values)
-            full = [next(following if i in unknown else rest) for i in range(len(leaves))]
-            found = function(*full)
-            return [found[i] for i in pulled]
-
-        return jax.linear_transpose(of_unknown, *directions)(list(pulls))
-
-    given = [*known, *(cotangents[i] for i in pulled)]
-    found = iter(_call(jax.make_jaxpr(transposed)(*given), len(pulled), given))
-    return [next(found) if i in unknown else None for i in range(len(leaves))]
-
-
-ad.primitive_transposes[_one_kernel] = _pull
-
-
-def _is_zero(tangent) -> bool:
-    return isinstance(tangent, ad.Zero)
-
-
-def _is_smooth(aval) -> bool:
-    return jnp.issubdtype(aval.dtype, jnp.inexact)
-
-
-def _like(aval) -> jax.ShapeDtypeStruct:
-    return jax.ShapeDtypeStruct(aval.shape, aval.dtype)
+    return jax.tree.unflatten(jax.tree.structure(results), lane_call(traced, leaves))
 
 
 def _n_bytes(aval) -> int:
     return int(np.prod(aval.shape)) * aval.dtype.itemsize
 
 
-def _lower(ctx, *values, traced, n_linear):
-    return mlir.core_call_lowering(ctx, *values, name="one_kernel", call_jaxpr=traced)
+def _lower(ctx, *values, traced, n_linear, lanes):
+    function = in_all_lanes(traced, lanes)
+    return mlir.core_call_lowering(ctx, *values, name="lane_call", call_jaxpr=function)
 
 
-def _lower_on_cpu(ctx, *values, traced, n_linear):
-    if _is_for_others(ctx) or not _is_kernel([*ctx.avals_in, *ctx.avals_out], traced.jaxpr):
-        return _lower(ctx, *values, traced=traced, n_linear=n_linear)
-    plain = jax.make_jaxpr(lambda *leaves: _evaluated(traced, leaves))(*map(_like, ctx.avals_in))
+def _lower_on_cpu(ctx, *values, traced, n_linear, lanes):
+    function = in_all_lanes(traced, lanes)
+    if _is_for_others(ctx) or not _is_kernel([*ctx.avals_in, *ctx.avals_out], function.jaxpr):
+        return mlir.core_call_lowering(ctx, *values, name="lane_call", call_jaxpr=function)
+    plain = traced_at(lambda *leaves: _evaluated(function, leaves), ctx.avals_in)
     arguments = [value.type for value in values]
     results: list[ir.Type] = [
         ir.RankedTensorType.get(aval.shape, mlir.dtype_to_ir_type(aval.dtype))
@@ -218,7 +117,7 @@ def _lower_on_cpu(ctx, *values, traced, n_linear):
     with ir.InsertionPoint(kernel.add_entry_block()):
         (given,) = kernel.arguments
         parts = [stablehlo.get_tuple_element(given, i) for i in range(len(arguments))]
-        found: Any = _lower(ctx, *parts, traced=plain, n_linear=n_linear)
+        found: Any = mlir.core_call_lowering(ctx, *parts, name="lanes", call_jaxpr=plain)
         func.ReturnOp([*found, parts[smallest]])
     name = ir.FlatSymbolRefAttr.get(kernel.name.value)
     call = func.CallOp(results, name, [stablehlo.tuple(values)])
@@ -228,8 +127,8 @@ def _lower_on_cpu(ctx, *values, traced, n_linear):
     return list(call.results)[:-1]
 
 
-mlir.register_lowering(_one_kernel, _lower)
-mlir.register_lowering(_one_kernel, _lower_on_cpu, platform="cpu")
+mlir.register_lowering(lane_call_p, _lower)
+mlir.register_lowering(lane_call_p, _lower_on_cpu, platform="cpu")
 
 
 def _is_for_others(ctx) -> bool:
@@ -307,32 +206,12 @@ def _shape(atom) -> tuple[int, ...]:
 
 def _inner(eqn) -> list[Jaxpr]:
     """The functions that an operation calls."""
-    return [found.jaxpr if isinstance(found, ClosedJaxpr) else found for found in _called(eqn)]
-
-
-def _called(eqn) -> list[ClosedJaxpr | Jaxpr]:
-    if eqn.primitive.name == "custom_linear_solve":
-        return [eqn.params["jaxprs"].solve]  # alone; the others are for derivatives
-    found = []
-    for parameter in eqn.params.values():
-        values = parameter if isinstance(parameter, tuple) else (parameter,)
-        found += [value for value in values if isinstance(value, ClosedJaxpr | Jaxpr)]
-    return found
+    return [found.jaxpr if isinstance(found, ClosedJaxpr) else found for found in called(eqn)]
 
 
 def _evaluated(traced: ClosedJaxpr | Jaxpr, arguments) -> list:
     """The results of a traced function, with products of matrices and scattering as loops."""
-    jaxpr, consts = (traced, ()) if isinstance(traced, Jaxpr) else (traced.jaxpr, traced.consts)
-    env = dict(zip(jaxpr.constvars, consts, strict=True))
-    env.update(zip(jaxpr.invars, arguments, strict=True))
-
-    def read(atom):
-        return atom.val if isinstance(atom, Literal) else env[atom]
-
-    for eqn in jaxpr.eqns:
-        results = _performed(eqn, [read(atom) for atom in eqn.invars])
-        env.update(zip(eqn.outvars, results, strict=True))
-    return [read(atom) for atom in jaxpr.outvars]
+    return evaluated(traced, arguments, _performed)
 
 
 def _performed(eqn, sources) -> list:
@@ -345,18 +224,10 @@ def _performed(eqn, sources) -> list:
     if name in _AT_PLACES:
         first = _AT_PLACES[name]
         sources = [*sources[:first], *map(_signed, sources[first:])]
-    if name == "custom_linear_solve":
-        # Numbers that its functions take from around it, each its own, and the right side.
-        lengths = eqn.params["const_lengths"]
-        begin = lengths.matvec + lengths.vecmat
-        end = begin + lengths.solve
-        right = sources[end + lengths.transpose_solve :]
-        return _evaluated(_called(eqn)[0], [*sources[begin:end], *right])
-    if name in CALLS or name == _one_kernel.name:
-        return _evaluated(_called(eqn)[0], sources)
+    if name in CALLS:
+        return _evaluated(called(eqn)[0], sources)
     params = {key: _rewritten(value) for key, value in eqn.params.items()}
-    results = eqn.primitive.bind(*sources, **params)
-    return results if eqn.primitive.multiple_results else [results]
+    return bound(eqn, sources, params)
 
 
 def _signed(places):
@@ -377,9 +248,7 @@ def _rewritten(parameter):
         return tuple(map(_rewritten, parameter))
     if not isinstance(parameter, ClosedJaxpr):
         return parameter
-    return jax.make_jaxpr(lambda *leaves: _evaluated(parameter, leaves))(
-        *map(_like, parameter.in_avals)
-    )
+    return traced_at(lambda *leaves: _evaluated(parameter, leaves), parameter.in_avals)
 
 
 def _product(a, b, *, dimension_numbers, preferred_element_type, **_):
