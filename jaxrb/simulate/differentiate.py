@@ -20,14 +20,16 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
+from ..bodies import Phase
 from ..exec.one_kernel import in_one_kernel
 from ..exec.uncollected import uncollected
 from ..math import tree_where
 from ..math.autodiff import as_moving, keep_rule, no_tangents, sparse_jvp
 from ..math.rarely import any_of_batch, if_any
 from .course import Course, Status
+from .events import AbstractEvents, Flown, Mode
 from .forward import forward, is_wanted, say_if_asked
 from .log import Log, is_impact
 from .logged_flight import Logged, Scene, fly_to_event
@@ -35,6 +37,7 @@ from .loop import advance
 from .method import Backend
 from .recorder import Outputs, Record, SaveSpec, outputs_of
 from .results import Code
+from .time_grid import TimeGrid
 from .trial import Plan
 
 # Of a course, what depends on all else sooner or later.
@@ -89,7 +92,7 @@ def trajectory(
     # As a whole or not at all: a kernel of each block would copy more than the loop needs.
     recorded = partial(_recorded, program._replace(backend="xla"))
     course, status, record = _compiled(backend, recorded, scene, course, status)
-    return course, status, _outputs(program, scene, course, record)
+    return course, status, _outputs(program, scene, course, record, _part_of_flight)
 
 
 @partial(trajectory.defjvp, symbolic_zeros=True)
@@ -193,9 +196,45 @@ def _completed(scene: Scene, course: Course, status: Status) -> Status:
     return dataclasses.replace(status, code=code)
 
 
-def _outputs(program: Program, scene: Scene, end: Course, record: Record) -> Outputs:
-    scheme, wanted = program.plan.scheme, program.wanted
-    return outputs_of(record, wanted, scene.times, end, scheme, scene.grid, scene.events)
+def _outputs(
+    program: Program, scene: Scene, end: Course, record: Record, part: Callable
+) -> Outputs:
+    """What is kept; of flights that were saved partway, as `part` has it."""
+    wanted, times, grid, events = program.wanted, scene.times, scene.grid, scene.events
+    return outputs_of(record, wanted, times, end, grid, events, partial(part, program))
+
+
+class _Part(NamedTuple):
+    """A flight up to a time at which the state is saved: what it depends on."""
+
+    grid: TimeGrid
+    events: AbstractEvents
+    step: Int[Array, ""]
+    begin: Float[Array, ""]  # since the start of the step [s]
+    elapsed: Float[Array, ""]  # since then [s]
+    phase: Phase
+    mode: Mode
+
+
+def _part_of_flight(program: Program, *start) -> Phase:
+    """The phase at a time within a flight, as `outputs_of` describes it."""
+    return _compiled(program.backend, partial(_flown, program), _Part(*start), None).phase
+
+
+def _part_of_known_flight(program: Program, *start) -> Phase:
+    """Likewise, to be differentiated: what is costly to find is found first, and known then."""
+    part, known = _Part(*start), None
+    fly = partial(_flown, program)
+    if part.events.remembers:
+        known = _compiled(program.backend, fly, jax.lax.stop_gradient(part), None).mode
+    if program.backend == "xla":
+        fly = jax.checkpoint(fly)  # of a kernel nothing is kept for reverse mode, anyway
+    return _compiled(program.backend, fly, part, known).phase
+
+
+def _flown(program: Program, part: _Part, known: Mode | None) -> Flown:
+    t = part.grid.begin(part.step) + part.begin
+    return part.events.flow(program.plan.scheme, t, part.elapsed, part.phase, part.mode, known)
 
 
 def _replay(
@@ -211,7 +250,7 @@ def _replay(
 
     carry = (course, Record.empty(program.wanted, course))
     (course, record), _ = jax.lax.scan(block, carry, (found.ends, found.log))
-    return course, _outputs(program, scene, course, record)
+    return course, _outputs(program, scene, course, record, _part_of_known_flight)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(0,))

@@ -8,6 +8,7 @@ that of the result.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
@@ -17,7 +18,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from ..bodies import Phase
-from ..flows import AbstractFlow
 from ..math import tree_where
 from ..math.materialize import compute_once, opaque_one
 from .course import Course
@@ -197,11 +197,20 @@ def outputs_of(
     wanted: SaveSpec,
     times: Times,
     end: Course,
-    scheme: AbstractFlow,
     grid: TimeGrid,
     events: AbstractEvents,
+    partway: Callable[..., Phase],
 ) -> Outputs:
-    """What is kept of a trajectory that has come to its end."""
+    """What is kept of a trajectory that has come to its end.
+
+    Args:
+        record, wanted, times: what was kept.
+        end: of the trajectory.
+        grid, events: of the trajectory.
+        partway: the phase at a time within a flight, by the grid, the events, the step in which the
+            flight begins, how far into it and how long before that time [s], and by the phase and
+            the mode there.
+    """
     saves = record.saves
     if saves is None:
         return Outputs(None, record.impacts)
@@ -220,10 +229,7 @@ def outputs_of(
     phase, begin, mode = where_met(kept, (end.phase, jnp.zeros_like(end.remaining), end.mode))
     assert begin is not None
 
-    @jax.checkpoint
-    def partway(step, begin, elapsed, phase, mode):
-        return events.flow(scheme, grid.begin(step) + begin, elapsed, phase, mode).phase
-
     elapsed = jnp.where(met, jnp.maximum(times.offset - begin, 0.0), 0.0)
-    phase = jax.vmap(partway)(times.step, begin, elapsed, phase, mode)
+    fly = jax.vmap(partway, in_axes=(None, None, 0, 0, 0, 0, 0))
+    phase = fly(grid, events, times.step, begin, elapsed, phase, mode)
     return Outputs((met, phase), record.impacts)
