@@ -9,6 +9,7 @@ lanes come no more derivatives will.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import jax
@@ -19,6 +20,10 @@ from jax.interpreters import ad, batching
 
 from .lanes import Lanes
 from .traced import shape_of, traced_at
+
+# Beyond so many numbers the changes of what lanes share are not kept apart until the end: those of
+# a shape on a lattice, say, would fill the memory.
+_MOST_APART = 1 << 24
 
 
 def lane_call(traced: ClosedJaxpr, leaves) -> list:
@@ -78,7 +83,6 @@ def _push(primals, tangents, *, traced, n_linear, lanes):
 
 def _pushed(traced: ClosedJaxpr, moving: list[int], smooth: list[int]) -> Callable:
     """The derivatives of some results along some arguments, by all arguments and the tangents."""
-
     function = jaxpr_as_fun(traced)
 
     def pushed(*leaves):
@@ -102,8 +106,11 @@ ad.primitive_jvps[lane_call_p] = _push
 
 def _pull(cotangents, *leaves, traced, n_linear, lanes):
     """Reverse mode: the transposed function, of what is known and of the cotangents."""
-    function = jaxpr_as_fun(traced)
     unknown = [i for i, leaf in enumerate(leaves) if ad.is_undefined_primal(leaf)]
+    if _n_apart(traced, unknown, lanes) > _MOST_APART:
+        avals = [leaf.aval if i in unknown else leaf for i, leaf in enumerate(leaves)]
+        traced, lanes = traced_at(_by_vmap(traced, lanes), avals), ()
+    function = jaxpr_as_fun(traced)
     assert all(i >= len(leaves) - n_linear for i in unknown)
     known = [i for i in range(len(leaves)) if i not in unknown]
     pulled = [i for i, cotangent in enumerate(cotangents) if not _is_zero(cotangent)]
@@ -134,6 +141,29 @@ def _pull(cotangents, *leaves, traced, n_linear, lanes):
 
 
 ad.primitive_transposes[lane_call_p] = _pull
+
+
+def _n_apart(traced: ClosedJaxpr, unknown: list[int], lanes: tuple[Lanes, ...]) -> int:
+    """How many numbers the changes of what lanes share have, while they are those of each lane."""
+    total = 0
+    for i in unknown:
+        if not all(each.mapped[i] for each in lanes):
+            total += traced.in_avals[i].size * math.prod(each.number for each in lanes)
+    return total
+
+
+def _by_vmap(traced: ClosedJaxpr, lanes: tuple[Lanes, ...]) -> Callable:
+    """The function of all lanes with its rules, of which reverse mode sums up along the way what
+    lanes share."""
+
+    def run(*leaves):
+        function = jaxpr_as_fun(traced)
+        for each in lanes:
+            axes = tuple(0 if has else None for has in each.mapped)
+            function = jax.vmap(function, in_axes=axes, axis_size=each.number)
+        return function(*leaves)
+
+    return run
 
 
 def _is_zero(tangent) -> bool:

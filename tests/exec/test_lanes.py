@@ -7,6 +7,7 @@ import pytest
 from jax.custom_batching import custom_vmap
 from jax.extend.core import jaxpr_as_fun
 
+from jaxrb.exec import lane_call as lane_call_of
 from jaxrb.exec.lane_call import lane_call
 from jaxrb.exec.lanes import Lanes, in_all_lanes
 from jaxrb.exec.one_kernel import in_one_kernel
@@ -155,8 +156,11 @@ def loop(a, b):
 
 @pytest.mark.parametrize("axes", [(0, None), (None, 0), (0, 0), (1, None)])
 @pytest.mark.parametrize("transform", [jax.jacfwd, jax.jacrev, lambda f, _: jax.hessian(f, (0, 1))])
-def test_derivatives_of_batches(axes, transform):
-    """Derivatives around a `vmap`: what lanes share has the sum of theirs."""
+@pytest.mark.parametrize("most", [lane_call_of._MOST_APART, 0])
+def test_derivatives_of_batches(axes, transform, most, monkeypatch):
+    """Derivatives around a `vmap`: what lanes share has the sum of theirs, taken at the end or
+    along the way."""
+    monkeypatch.setattr(lane_call_of, "_MOST_APART", most)
     a = A if axes[0] is not None else A[0]
     b = B[0] if axes[1] == 0 and axes[0] is None else B[:, 0]
     b = b if axes[1] == 0 else b[0]
@@ -180,3 +184,21 @@ def test_derivatives_of_nested_batches():
     ours, theirs = of(lambda a, b: in_one_kernel(loop, a, b)), of(loop)
     for x, y in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(x, y, rtol=1e-12)
+
+
+def test_large_shared_numbers_are_summed_up_along_the_way():
+    """The change of a table in which each lane looks up some numbers: 64 lanes of 2^20 would be
+    half a gigabyte."""
+    table, places = jnp.ones(1 << 20), jnp.arange(64, dtype=jnp.int32)
+
+    def found(place, table):
+        read = lambda k, x: x + jnp.sin(table[place * k] * x)  # noqa: E731
+        return jax.lax.fori_loop(0, 5, read, jnp.ones(()))
+
+    def cost(table):
+        return jnp.sum(jax.vmap(lambda place: in_one_kernel(found, place, table))(places))
+
+    plain = lambda table: jnp.sum(jax.vmap(found, (0, None))(places, table))  # noqa: E731
+    compiled = jax.jit(jax.grad(cost)).lower(table).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < 20 * table.nbytes
+    np.testing.assert_allclose(compiled(table), jax.jit(jax.grad(plain))(table), rtol=1e-12)
