@@ -106,9 +106,10 @@ def _(program, primals, tangents):
     remembered = jax.lax.stop_gradient(found.log.remembered)
     log = dataclasses.replace(found.log, resolution=prepared, remembered=remembered)
     found = dataclasses.replace(found, log=log)
+    moving = _MOVING if scene.events.remembers else (*_MOVING, "mode")
     dcourse = dataclasses.replace(
         dcourse,
-        **{part: as_moving(getattr(course, part), getattr(dcourse, part)) for part in _MOVING},
+        **{part: as_moving(getattr(course, part), getattr(dcourse, part)) for part in moving},
     )
     replayed, dreplayed = sparse_jvp(
         partial(_replay, program, found), (scene, course), (dscene, dcourse)
@@ -246,9 +247,14 @@ def _replay(
     def block(carry, block):
         course, record = carry
         end, log = block
-        return _block(program, log, end, scene, course, record), None
+        course, record = _block(program, log, end, scene, course, record)
+        if scene.events.remembers:
+            record = record.with_modes_unmoved()
+        return (_with_mode_unmoved(scene.events, course), record), None
 
-    carry = (course, Record.empty(program.wanted, course))
+    record = Record.empty(program.wanted, course)
+    record = record.moving(course.remaining, modes=not scene.events.remembers)
+    carry = (course, record)
     (course, record), _ = jax.lax.scan(block, carry, (found.ends, found.log))
     return course, _outputs(program, scene, course, record, _part_of_known_flight)
 
@@ -312,7 +318,7 @@ def _fly_arcs(
         step = course.step + 1
         work = _sum(course.work, flown_to.work)
         following = Course(flown_to.phase, flown_to.mode, grid.size(step), step, work)
-        return tree_where(flown, following, course)
+        return tree_where(flown, _with_mode_unmoved(events, following), course)
 
     @partial(jax.checkpoint, prevent_cse=False)
     def fly_last(course: Course, flown, duration, logged: Logged, late):
@@ -326,9 +332,10 @@ def _fly_arcs(
         end = fly_to_event(scheme, planned, late, logged, scene, course)
         step = jnp.where(within, course.step, course.step + 1)
         left = jnp.where(within, left - end.duration, grid.size(step))
-        following = Course(end.after, end.mode, left, step, _sum(course.work, end.work))
+        work = _sum(course.work, end.work)
+        following = Course(end.after, end.mode, left, step, work)
         struck = (end.duration, end.before, end.after) if wanted.impacts else None
-        return tree_where(flown, following, course), struck
+        return tree_where(flown, _with_mode_unmoved(events, following), course), struck
 
     def step(carry, flown):
         course, record, late = carry
@@ -360,6 +367,17 @@ def _fly_arcs(
     late = jnp.ones((), bool)
     (course, record, _), _ = jax.lax.scan(arc, (start, record, late), entries)
     return course, record
+
+
+def _with_mode_unmoved(events: AbstractEvents, course: Course) -> Course:
+    """A course of which the derivatives of what is remembered are known to be zero.
+
+    Nothing depends on it but where it is sought next. If it seemed to move, JAX would differentiate
+    each loop again when it finds that the mode does.
+    """
+    if not events.remembers:
+        return course
+    return dataclasses.replace(course, mode=jax.lax.stop_gradient(course.mode))
 
 
 def _sum(a: Float[Array, ""] | None, b: Float[Array, ""] | None) -> Float[Array, ""] | None:

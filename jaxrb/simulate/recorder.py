@@ -104,6 +104,25 @@ class Record(eqx.Module):
             impacts = Impact(none, *slots((none, zero, none, start.phase, start.phase), n))
         return Record(saves, impacts)
 
+    def moving(self, number: Float[Array, ""], *, modes: bool) -> Record:
+        """The same, of which all that will depend on what is differentiated seems to, as a number
+        does, and modes do or do not: JAX would differentiate each loop again when it finds that a
+        slot is filled."""
+        nothing = jnp.where(jnp.zeros((), bool), number, 0.0)
+
+        def move(leaf):
+            return leaf + nothing if jnp.issubdtype(leaf.dtype, jnp.floating) else leaf
+
+        moved: Record = jax.tree.map(move, self)
+        return moved if modes else moved.with_modes_unmoved()
+
+    def with_modes_unmoved(self) -> Record:
+        """The same, of which modes are known not to depend on what is differentiated."""
+        if self.saves is None:
+            return self
+        mode = jax.lax.stop_gradient(self.saves.mode)
+        return dataclasses.replace(self, saves=dataclasses.replace(self.saves, mode=mode))
+
     def with_flight(
         self,
         wanted: SaveSpec,

@@ -1,5 +1,6 @@
 """What is compiled: no slow operations, no retracing, memory like a square root."""
 
+import importlib
 from functools import partial
 
 import equinox as eqx
@@ -11,6 +12,9 @@ import pytest
 from helpers import before_releases, quick_jit
 
 import jaxrb as rb
+
+# The package has a function of the name of the folder.
+logged_flight = importlib.import_module("jaxrb.simulate.logged_flight")
 
 METHOD = rb.LGVCI(dt=0.01, on_zeno="stop")
 
@@ -207,3 +211,39 @@ def test_derivatives_do_not_seek_impulses_again(method, joined):
 
     value, slope = (jax.make_jaxpr(f)(0.3).jaxpr for f in (place, jax.grad(place)))
     assert calls(slope, "_search") == calls(value, "_search") > 0
+
+
+IN_FLIGHT = np.array([0.013, 0.11, 0.25])  # within steps
+TRACED_ONCE = {
+    "impacts": (rb.Coulomb(0.5, 0.3), {}, rb.LGVCI(0.01), rb.SaveAt(final=True)),
+    "accumulation": (rb.Frictionless(0.5), {}, rb.LGVCI(0.01, on_zeno="rest"), None),
+    "contacts that last": (
+        *(rb.Coulomb(0.5, 0.3), {}, rb.LGVCI(0.01, on_zeno="rest")),
+        rb.SaveAt(ts=IN_FLIGHT, impacts=4),
+    ),
+    "a joint": (rb.Frictionless(0.5), {"joints": [rb.Hinge(0, (0, 1, 0))]}, rb.LGVCI(0.01), None),
+    "steps": (rb.Coulomb(0.5, 0.3), {}, rb.MoreauJean(0.01, impacts="stepped"), rb.SaveAt(every=5)),
+}
+
+
+@pytest.mark.parametrize("name", list(TRACED_ONCE))
+def test_the_derivative_of_a_flight_is_traced_once(name, monkeypatch):
+    """JAX differentiates a loop again when it finds that something moves which did not when it
+    began, and so all loops around it and in it: tracing took three times as long."""
+    law, options, method, save = TRACED_ONCE[name]
+    save = rb.SaveAt(ts=IN_FLIGHT) if save is None else save
+    traced = []
+    original = logged_flight._located_end
+    count = lambda *a: traced.append(1) or original(*a)  # noqa: E731
+    monkeypatch.setattr(logged_flight, "_located_end", count)
+    body = rb.RigidBody(rb.Ellipsoid((0.3, 0.2, 0.1)), 1.0)
+    world = rb.World([body], [rb.HalfSpace((0.0, 0, 1))], contact_law=law, **options)
+    start = rb.State([[0.0, 0, 0]], [[1.0, 0, 0, 0]], [[1.0, 0, 0]], [[0.0, 0.5, 0]])
+
+    def height(z):
+        raised = eqx.tree_at(lambda s: s.position, start, start.position.at[0, 2].add(z))
+        sol = rb.simulate(world, raised, method, 0.3, save=save, throw=False)
+        return jnp.sum(sol.states.position[..., 2]) + sol.final.position[0, 2]
+
+    jax.jit(jax.grad(height)).trace(1.0)
+    assert len(traced) == 1
