@@ -18,15 +18,7 @@ from jax.custom_batching import custom_vmap
 from jax.extend.core import ClosedJaxpr, Jaxpr, jaxpr_as_fun
 
 from .kernel.scalarise import CALLS
-from .traced import (
-    arguments_of_solve,
-    bound,
-    called,
-    evaluated,
-    opened,
-    pruned,
-    shape_of,
-)
+from .traced import arguments_of_solve, bound, called, evaluated, opened, pruned, shape_of
 
 Mask = tuple[bool, ...]
 Traced = ClosedJaxpr | Jaxpr
@@ -57,9 +49,9 @@ def in_all_lanes(function: ClosedJaxpr, lanes: tuple[Lanes, ...]) -> ClosedJaxpr
     if not lanes:
         nowhere = [(False,) * len(avals) for avals in (function.in_avals, function.out_avals)]
         return _Lanewise(1, last=True).traced(function, *nowhere)
-    for each in lanes:
+    for k, each in enumerate(lanes, 1):
         everywhere = (True,) * len(function.out_avals)
-        last = each is lanes[-1]
+        last = k == len(lanes)
         function = _Lanewise(each.number, last).traced(function, each.mapped, everywhere)
     return function
 
@@ -109,14 +101,13 @@ class _Lanewise:
                     return of_lane(*leaves)
                 return jax.vmap(of_lane, tuple(axes), results, axis_size=self.number)(*leaves)
 
-            found = jax.make_jaxpr(run)(*self._shapes(function, mapped))
+            found = jax.make_jaxpr(run)(*self._shapes(opened(function)[0].invars, mapped))
             self._traced[key] = function, pruned(found)
         return self._traced[key][1]
 
-    def _shapes(self, function: Traced, mapped: Mask) -> list:
-        avals = (argument.aval for argument in opened(function)[0].invars)
-        pairs = zip(avals, mapped, strict=True)
-        return [shape_of(aval, *[self.number] * has_lanes) for aval, has_lanes in pairs]
+    def _shapes(self, atoms, mapped: Mask) -> list:
+        pairs = zip(atoms, mapped, strict=True)
+        return [shape_of(atom.aval, *[self.number] * has_lanes) for atom, has_lanes in pairs]
 
     def _of_lane(self, function: Traced, mapped: Mask, *leaves) -> list:
         values = [_Value(*pair) for pair in zip(leaves, mapped, strict=True)]
@@ -138,10 +129,10 @@ class _Lanewise:
         if name == "cond" and mapped[0]:
             branches = [self._evaluated(branch, values[1:]) for branch in called(eqn)]
             return [self._selected(values[0], cases) for cases in zip(*branches, strict=True)]
-        if name in (*_LOOPS, "custom_vmap_call") and any(mapped):
+        if name in _OF_LANES and any(mapped):
             found = self._outside(eqn)(*arrays)
-        elif name in _LOOPS:
-            found = _LOOPS[name](self, eqn, mapped, arrays)
+        elif name in _OF_LANES and name != "custom_vmap_call":
+            found = _OF_LANES[name](self, eqn, mapped, arrays)
         else:
             found = bound(eqn, arrays, eqn.params)
         has_lanes = self._spread(eqn, mapped)
@@ -167,12 +158,8 @@ class _Lanewise:
         @call.def_vmap
         def _(number, mapped, *arrays):
             mapped = tuple(mapped)
-            if eqn.primitive.name in _LOOPS:
-                found = _LOOPS[eqn.primitive.name](self, eqn, mapped, arrays)
-                return found, list(self._spread(eqn, mapped))
-            function, has_lanes = self._ruled(eqn, mapped)
-            values = [_Value(array, False) for array in arrays]
-            return [_value(v).array for v in self._evaluated(function, values)], list(has_lanes)
+            found = _OF_LANES[eqn.primitive.name](self, eqn, mapped, arrays)
+            return found, list(self._spread(eqn, mapped))
 
         return call
 
@@ -253,14 +240,11 @@ class _Lanewise:
                 has_lanes[:] = jax.tree.leaves(batched)
                 return jax.tree.leaves(found)
 
-            avals = [atom.aval for atom in eqn.invars]
-            pairs = zip(avals, mapped, strict=True)
-            shapes = [shape_of(aval, *[self.number] * has) for aval, has in pairs]
-            found = jax.make_jaxpr(run)(*shapes)
+            found = jax.make_jaxpr(run)(*self._shapes(eqn.invars, mapped))
             self._rules[key] = eqn, found, tuple(has_lanes)
         return self._rules[key][1:]
 
-    # Loops of all lanes: the results, of which those that have lanes have them as first axis
+    # Operations of all lanes: the results, of which those that have lanes have them as first axis
 
     def _spread_out(self, arrays, mapped: Mask, wanted: Mask) -> list:
         """Numbers, each with lanes if it is to have some."""
@@ -324,8 +308,18 @@ class _Lanewise:
         branches = [self.traced(branch, mapped[1:], results) for branch in called(eqn)]
         return bound(eqn, arrays, {**eqn.params, "branches": tuple(branches)})
 
+    def _by_rule(self, eqn, mapped: Mask, arrays) -> list:
+        function, _ = self._ruled(eqn, mapped)
+        found = self._evaluated(function, [_Value(array, False) for array in arrays])
+        return [_value(result).array for result in found]
 
-_LOOPS = {"while": _Lanewise._while, "scan": _Lanewise._scan, "cond": _Lanewise._cond}
+
+_OF_LANES = {
+    "while": _Lanewise._while,
+    "scan": _Lanewise._scan,
+    "cond": _Lanewise._cond,
+    "custom_vmap_call": _Lanewise._by_rule,
+}
 _SPREAD = {
     "while": _Lanewise._of_while,
     "scan": _Lanewise._of_scan,

@@ -105,9 +105,10 @@ class Record(eqx.Module):
         return Record(saves, impacts)
 
     def moving(self, number: Float[Array, ""], *, modes: bool) -> Record:
-        """The same, of which all that will depend on what is differentiated seems to, as a number
-        does, and modes do or do not: JAX would differentiate each loop again when it finds that a
-        slot is filled."""
+        """The same, for derivatives: all of it seems to depend on a number, of modes if they may.
+
+        Slots are filled with what does. JAX would differentiate each loop again when it finds that.
+        """
         nothing = jnp.where(jnp.zeros((), bool), number, 0.0)
 
         def move(leaf):
