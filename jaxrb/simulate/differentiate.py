@@ -29,7 +29,7 @@ from ..math import tree_where
 from ..math.autodiff import as_moving, keep_rule, no_tangents, sparse_jvp
 from ..math.rarely import any_of_batch, if_any
 from .course import Course, Status
-from .events import AbstractEvents, Flown, Mode
+from .events import AbstractEvents, Mode
 from .forward import forward, is_wanted, say_if_asked
 from .log import Log, is_impact
 from .logged_flight import Logged, Scene, fly_to_event
@@ -38,7 +38,7 @@ from .method import Backend
 from .recorder import Outputs, Record, SaveSpec, outputs_of
 from .results import Code
 from .time_grid import TimeGrid
-from .trial import Plan
+from .trial import Plan, code_of_flight
 
 # Of a course, what depends on all else sooner or later.
 _MOVING = ("phase", "remaining", "work")
@@ -88,7 +88,7 @@ def trajectory(
     say_if_asked(backend, "it keeps records of impacts" if wanted.impacts else "it shows a bar")
     if not wanted.anything:
         course, status = _compiled(backend, partial(_to_end, plan), scene, course, status)
-        return course, status, Outputs(None, None)
+        return course, status, Outputs.of(None, None)
     # As a whole or not at all: a kernel of each block would copy more than the loop needs.
     recorded = partial(_recorded, program._replace(backend="xla"))
     course, status, record = _compiled(backend, recorded, scene, course, status)
@@ -217,25 +217,29 @@ class _Part(NamedTuple):
     mode: Mode
 
 
-def _part_of_flight(program: Program, *start) -> Phase:
-    """The phase at a time within a flight, as `outputs_of` describes it."""
-    return _compiled(program.backend, partial(_flown, program), _Part(*start), None).phase
+def _part_of_flight(program: Program, *start) -> tuple[Phase, Int[Array, ""]]:
+    """The phase at a time within a flight, and its code, as `outputs_of` describes them."""
+    phase, _, code = _compiled(program.backend, partial(_flown, program), _Part(*start), None)
+    return phase, code
 
 
-def _part_of_known_flight(program: Program, *start) -> Phase:
+def _part_of_known_flight(program: Program, *start) -> tuple[Phase, Int[Array, ""]]:
     """Likewise, to be differentiated: what is costly to find is found first, and known then."""
-    part, known = _Part(*start), None
+    part, known, found = _Part(*start), None, None
     fly = partial(_flown, program)
     if part.events.remembers:
-        known = _compiled(program.backend, fly, jax.lax.stop_gradient(part), None).mode
+        _, known, found = _compiled(program.backend, fly, jax.lax.stop_gradient(part), None)
     if program.backend == "xla":
         fly = jax.checkpoint(fly)  # of a kernel nothing is kept for reverse mode, anyway
-    return _compiled(program.backend, fly, part, known).phase
+    phase, _, code = _compiled(program.backend, fly, part, known)
+    return phase, code if found is None else found
 
 
-def _flown(program: Program, part: _Part, known: Mode | None) -> Flown:
+def _flown(program: Program, part: _Part, known: Mode | None) -> tuple[Phase, Mode, Int[Array, ""]]:
+    """The phase and the mode after a part of a flight, and its code."""
     t = part.grid.begin(part.step) + part.begin
-    return part.events.flow(program.plan.scheme, t, part.elapsed, part.phase, part.mode, known)
+    end = part.events.flow(program.plan.scheme, t, part.elapsed, part.phase, part.mode, known)
+    return end.phase, end.mode, code_of_flight(end)
 
 
 def _replay(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import jax.numpy as jnp
 from jaxtyping import Array, Int
 
 from ..bodies import Phase
@@ -11,6 +12,7 @@ from .events import AbstractEvents
 from .logged_flight import Scene
 from .method import Backend, Run
 from .recorder import SaveSpec, Times
+from .results import Code
 from .time_grid import TimeGrid
 from .trial import Plan
 
@@ -43,10 +45,11 @@ def fly(
     program, scene = Program(plan, layout, wanted, backend), Scene(grid, events, times)
     end, status, outputs = trajectory(program, scene, start, status)
     time = end.time(grid)
+    code = jnp.where(status.code == Code.successful, outputs.code, status.code)
     return Run(
         phase=end.phase,
         time=time,
-        code=status.code,
+        code=code,
         steps=end.step,
         evaluations=status.evaluations,
         crowded=status.crowded,

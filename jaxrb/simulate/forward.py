@@ -20,7 +20,7 @@ from .loop import advance
 from .method import Backend
 from .recorder import Outputs, SaveSpec, Times
 from .time_grid import TimeGrid
-from .trial import Plan
+from .trial import Plan, code_of_flight
 
 
 def is_wanted(backend: Backend, wanted: SaveSpec, plan: Plan) -> bool:
@@ -50,22 +50,24 @@ def forward(
     forced = backend == "kernel"
 
     def to_save(grid, events, course, status, step, offset):
-        """Flies to the last flight that begins before a time; whether it reaches it."""
+        """Flies to the last flight that begins before a time; whether it reaches it, and the phase
+        at that time, with the code of the flight up to there."""
         when = Times(step, offset)
         course, status, _, stopped = advance(plan, grid, events, course, status, until=when)
         assert stopped is not None
-        phase = course.phase
+        phase, code = course.phase, jnp.zeros((), jnp.int32)
         if wanted.within:
             begin = grid.size(course.step) - course.remaining
             elapsed = jnp.where(stopped, jnp.maximum(offset - begin, 0.0), 0.0)
             t, mode = course.time(grid), course.mode
-            phase = events.flow(plan.scheme, t, elapsed, phase, mode).phase
-        return course, status, stopped, phase
+            end = events.flow(plan.scheme, t, elapsed, phase, mode)
+            phase, code = end.phase, code_of_flight(end)
+        return course, status, stopped, phase, code
 
     def to_end(grid, events, course, status):
         return advance(plan, grid, events, course, status)[:2]
 
-    saved = None
+    outputs = Outputs.of(None, None)
     if wanted.times:
 
         def save(carry: tuple[Course, Status], when: tuple[Int[Array, ""], Float[Array, ""]]):
@@ -74,7 +76,8 @@ def forward(
             course, status, *kept = found
             return (course, status), kept
 
-        (course, status), kept = jax.lax.scan(save, (course, status), (times.step, times.offset))
-        saved = tuple(kept)
+        when = times.step, times.offset
+        (course, status), (met, phase, codes) = jax.lax.scan(save, (course, status), when)
+        outputs = Outputs.of((met, phase), codes)
     (course, status), kernel = as_kernel(to_end, grid, events, course, status, on_cpu=forced)
-    return course, dataclasses.replace(status, kernel=kernel), Outputs(saved, None)
+    return course, dataclasses.replace(status, kernel=kernel), outputs

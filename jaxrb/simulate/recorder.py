@@ -22,6 +22,7 @@ from ..math import tree_where
 from ..math.materialize import compute_once, opaque_one
 from .course import Course
 from .events import AbstractEvents, Mode
+from .results import Code
 from .time_grid import TimeGrid
 
 
@@ -79,6 +80,28 @@ class Outputs(eqx.Module):
 
     saved: tuple[Bool[Array, " n"], Phase] | None
     impacts: Impact | None
+    code: Int[Array, ""]  # of the first flight up to a time to save that failed
+
+    @staticmethod
+    def of(
+        saved: tuple[Bool[Array, " n"], Phase] | None,
+        codes: Int[Array, " n"] | None,
+        impacts: Impact | None = None,
+    ) -> Outputs:
+        """What is kept; those of the states are not reached to which no flight could be made.
+
+        Args:
+            saved: which of the times were met, and the states there.
+            codes: of the flights up to these; None if all of them are at the ends of flights.
+            impacts: the record.
+        """
+        none = jnp.zeros((), jnp.int32)
+        if saved is None or codes is None:
+            return Outputs(saved, impacts, none)
+        met, phase = saved
+        failed = met & (codes != Code.successful)
+        first = jnp.where(jnp.any(failed), codes[jnp.argmax(failed)], none)
+        return Outputs((met & ~failed, phase), impacts, first)
 
 
 class Record(eqx.Module):
@@ -219,7 +242,7 @@ def outputs_of(
     end: Course,
     grid: TimeGrid,
     events: AbstractEvents,
-    partway: Callable[..., Phase],
+    partway: Callable[..., tuple[Phase, Int[Array, ""]]],
 ) -> Outputs:
     """What is kept of a trajectory that has come to its end.
 
@@ -227,16 +250,16 @@ def outputs_of(
         record, wanted, times: what was kept.
         end: of the trajectory.
         grid, events: of the trajectory.
-        partway: the phase at a time within a flight, by the grid, the events, the step in which the
-            flight begins, how far into it and how long before that time [s], and by the phase and
-            the mode there.
+        partway: the phase at a time within a flight, and the code of that part of the flight, by
+            the grid, the events, the step in which the flight begins, how far into it and how long
+            before that time [s], and by the phase and the mode there.
     """
     saves = record.saves
     if saves is None:
-        return Outputs(None, record.impacts)
+        return Outputs.of(None, None, record.impacts)
     met = times.before(end.step, grid.size(end.step) - end.remaining)
     if not wanted.within:
-        return Outputs((met, saves.phase), record.impacts)
+        return Outputs.of((met, saves.phase), None, record.impacts)
     kept = (saves.phase, saves.begin, saves.mode)
     if wanted.most > 1:
         # Times without a slot of their own fall into the flight of the last that has one.
@@ -251,5 +274,5 @@ def outputs_of(
 
     elapsed = jnp.where(met, jnp.maximum(times.offset - begin, 0.0), 0.0)
     fly = jax.vmap(partway, in_axes=(None, None, 0, 0, 0, 0, 0))
-    phase = fly(grid, events, times.step, begin, elapsed, phase, mode)
-    return Outputs((met, phase), record.impacts)
+    phase, codes = fly(grid, events, times.step, begin, elapsed, phase, mode)
+    return Outputs.of((met, phase), codes, record.impacts)

@@ -18,7 +18,7 @@ from ..math.bracket import next_trial
 from ..math.materialize import choose_once
 from .course import Course, Status
 from .detectors import AbstractDetector, Inspection, State
-from .events import Event, Guards, Kind, Reset
+from .events import Event, Flown, Guards, Kind, Reset
 from .results import Code, first_failure
 from .time_grid import TimeGrid
 
@@ -138,9 +138,8 @@ def classify(
     grazing = located & first & (guards.transversality < 1) & (reset.event.kind != Kind.LANDING)
     failure = first_failure(
         (~halve & guards.search_failed, Code.closest_point_not_found),
-        (~halve & ~guards.finite | jnp.isnan(error), Code.non_finite),
-        (~halve & unsolved & ~held, Code.held_contacts_not_solved),
-        (~halve & unsolved, Code.nonlinear_solve_failed),
+        (~halve & ~guards.finite, Code.non_finite),
+        *((~halve & condition, failure) for condition, failure in _failures(error, held)),
         (locating & grazing, Code.grazing),
         (locating & located & ~reset.found, Code.held_contacts_not_solved),
         (search.iterations > plan.detector.most_turns, Code.root_not_found),
@@ -156,6 +155,21 @@ def classify(
         dtype=trial.dtype,
     )
     return Case(*case), Bracket(lower, upper, release, narrow), failure
+
+
+def code_of_flight(flight: Flown) -> Int[Array, ""]:
+    """The code of a flight that is taken as it is."""
+    return first_failure(*_failures(flight.error, flight.held))
+
+
+def _failures(error: Float[Array, ""], held: Bool[Array, ""] | np.bool_):
+    """Why a flight fails with such an error of its equations, as `first_failure` has it."""
+    unsolved = error > 1
+    return (
+        (jnp.isnan(error), Code.non_finite),
+        (unsolved & ~held, Code.held_contacts_not_solved),
+        (unsolved, Code.nonlinear_solve_failed),
+    )
 
 
 def _first(plan: Plan, status: Status, trial: Float[Array, ""]) -> Bool[Array, ""]:
