@@ -55,7 +55,13 @@ class BodyContacts(AbstractContactSet):
         else:
             found = self._closest_soon(phase, self.travel)
         sides = (Points(side, *own) for side, own in zip(self._sides(), found.sides, strict=True))
-        return ContactPoints(found.gap, found.round_off, found.normal, tuple(sides))
+        return ContactPoints(
+            found.gap,
+            found.round_off,
+            found.normal,
+            tuple(sides),
+            places=n_points(self.colliders),
+        )
 
     def gaps(self, t, phase):
         if lie_on_faces(self.colliders):

@@ -88,7 +88,8 @@ class ObstacleContacts(AbstractContactSet):
             position, turn = second
             surface = self.motions.surface(t, rotate(turn, there[0]) + position, first[0])
         sides = (Points(bodies, *here),)
-        return ContactPoints(found.gap, found.round_off, found.normal, sides, surface)
+        places = n_points(self.colliders)
+        return ContactPoints(found.gap, found.round_off, found.normal, sides, surface, places)
 
     def _poses(self, t, phase):
         """Of the bodies and of the obstacles."""

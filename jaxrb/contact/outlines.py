@@ -7,7 +7,7 @@ closest.
 from __future__ import annotations
 
 import math
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeGuard
 
 import jax
 import jax.numpy as jnp
@@ -28,6 +28,12 @@ _ROUND_DIRECTIONS = tuple(
     (math.cos(0.7 + 2 * math.pi * k / N_CORNERS), math.sin(0.7 + 2 * math.pi * k / N_CORNERS))
     for k in range(N_CORNERS)
 )
+# Of faces that have no more sides than so many together, all corners are taken; of others so many.
+_MANY = 8
+_MANY_DIRECTIONS = tuple(
+    (math.cos(0.3 + 2 * math.pi * k / _MANY), math.sin(0.3 + 2 * math.pi * k / _MANY))
+    for k in range(_MANY)
+)
 # Corners of the outline of a disc.
 _N_OUTLINE = 2 * N_CORNERS
 # A face that is steeper to the normal than this cosine is not looked at.
@@ -40,9 +46,27 @@ Outlined: TypeAlias = PolytopeCollider | FrustumCollider
 
 
 def directions(*solids: AbstractCollider) -> tuple[tuple[float, float], ...]:
-    """In which the corners of a patch are taken; with a round solid there are more."""
-    has_round = any(isinstance(solid, FrustumCollider) for solid in solids)
-    return _ROUND_DIRECTIONS if has_round else _DIRECTIONS
+    """In which the corners of a patch are taken; with a round solid or many corners there are more
+    than of a segment."""
+    if any(isinstance(solid, FrustumCollider) for solid in solids):
+        return _ROUND_DIRECTIONS
+    return _MANY_DIRECTIONS if all(map(_has_faces, solids)) else _DIRECTIONS
+
+
+def n_sides(*solids: AbstractCollider) -> int | None:
+    """How many sides the faces of two polyhedra have together; None where that is many, or one is
+    no polyhedron."""
+    number = 0
+    for solid in solids:
+        if not _has_faces(solid):
+            return None
+        assert solid.outlines is not None
+        number += solid.outlines.x.shape[-1]
+    return number if number <= _MANY else None
+
+
+def _has_faces(solid: AbstractCollider) -> TypeGuard[PolytopeCollider]:
+    return isinstance(solid, PolytopeCollider) and solid.has_faces
 
 
 class Face(NamedTuple):

@@ -1,24 +1,28 @@
 """Where solids with faces, rounded or not, lie on each other: the corners of that patch.
 
 Seen along the normal of their contact, a face of one solid covers a part of a face of the other.
-The corners of that part are corners of one face within the other and crossings of their edges. All
-are tried at once, each with a mask, which takes no sequence and no length that depends on numbers.
-The gap at each is the separation of the two faces there, along the normal: never less than that of
-the solids, and growing as one is tilted.
+The gap at each corner of that part is the separation of the two faces there, along the normal:
+never less than that of the solids, and growing as one is tilted.
 
-Of the corners four are taken, each the furthest in one of four directions that turn with the first
-solid. So a place in the row means the same corner from step to step, and nothing needs to be
-matched. The directions are at right angles to each other: of a rectangle they find all corners.
-They are skew to the sides of a box, whose corners would be equally far otherwise. Where two that
-follow one another find the same corner, as they may of a triangle or a rhombus, the second takes
-the corner furthest beyond the line from the one before it to the one after it, or beyond another
-side. If there is none, as of a segment, the place stays open, with a gap that is large.
+Each corner is where a side of one of the faces begins to be within the other face, as one goes
+around the part: either at the side's own corner or where it crosses a side of the other. So each
+side of both faces has a place in the row, which moves as the faces do, is open while the side is
+outside, and nothing needs to be matched or sorted (Cyrus and Beck, "Generalized two- and
+three-dimensional clipping", 1978, for where a line enters and leaves). All corners are needed: a
+body tips about the line through the outermost ones, and about no other.
 
-None of the four may be the deepest point: an octagon has more corners, and where edges cross in
-different planes, or one face does not cover the other at all, there is no patch. A fifth place is
-for the closest point, as single contacts have it; it is open where one of the four is as deep. So
-the least gap is that of the solids in every pose, and a corner about which a solid tips is not
-lost when another one becomes the deepest.
+Of faces that have many sides together, those are taken that are the furthest in some directions
+that turn with the first solid. So a place in the row means the same corner from step to step. Where
+two that follow one another find the same corner, the second takes the corner furthest beyond the
+line from the one before it to the one after it, or beyond another side. If there is none, as of a
+segment, the place stays open, with a gap that is large. The directions for segments are skew to the
+sides of a box, whose corners would be equally far otherwise.
+
+None of the corners may be the deepest point: where edges cross in different planes, or one face
+does not cover the other at all, there is no patch. One more place is for the closest point, as
+single contacts have it; it is open where one of the others is as deep. So the least gap is that of
+the solids in every pose, and a corner about which a solid tips is not lost when another one becomes
+the deepest.
 
 Of cylinders and cones six corners are taken, in six directions. The disc of one is a polygon of
 points of its rim, which has the furthest ones in these directions among its corners; its side is
@@ -52,6 +56,7 @@ from .outlines import (
     disc_radius,
     facing,
     length_across,
+    n_sides,
     unit,
 )
 from .separating_axis import Heights, pick, pick_each, separate, size_of
@@ -62,7 +67,7 @@ _LOW = 0.2
 
 def n_places(*solids: AbstractCollider) -> int:
     """The contact points of a pair of solids with outlines."""
-    return len(directions(*solids)) + 1
+    return (n_sides(*solids) or len(directions(*solids))) + 1
 
 
 class Patch(NamedTuple):
@@ -148,15 +153,18 @@ def _patch(
         Outline.of(corners_of(solid, *found, axes), found[0], origin, frame)
         for solid, found, axes in zip((a, b), (lower, upper), across, strict=True)
     )
-    corners, valid = _overlap(own, other, slack)
+    are_faces = own.is_face is True and other.is_face is True
+    found, valid = (_clipped if are_faces else _overlap)(own, other, slack)
 
-    near = jnp.sqrt(jnp.finfo(size.dtype).eps) * size
-    found, empty = _furthest(corners, valid, near, directions(a, b)), ~jnp.any(valid)
+    near, empty = jnp.sqrt(jnp.finfo(size.dtype).eps) * size, ~jnp.any(valid)
+    if n_sides(a, b) is None:
+        found = _furthest(found, valid, near, directions(a, b))
+        valid = jnp.ones(found.x.shape, bool)
     gap = found.above - found.below - a.radius - b.radius
     point = origin + frame[0] * found.x + frame[1] * found.y + normal * (found.below + b.radius)
     normal = jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, gap.shape), normal)
-    unused = empty | _repeated(found, near)
-    spare = ~empty & (jnp.min(gap) <= exact.gap + slack)
+    unused = empty | ~valid | _repeated(found, valid, near)
+    spare = ~empty & (jnp.min(jnp.where(valid, gap, jnp.inf)) <= exact.gap + slack)
     if isinstance(a, FrustumCollider) or isinstance(b, FrustumCollider):
         on_face = jnp.logical_and(own.is_face, other.is_face)
         spread = jnp.max(jnp.where(unused, -jnp.inf, gap)) - jnp.min(gap)
@@ -225,6 +233,48 @@ def _preferred(
         good = jnp.max(separation) >= enough
         normal = tree_where(good, pick(normals, jnp.argmax(separation)), normal)
     return normal
+
+
+def _clipped(a: Outline, b: Outline, slack: Array) -> tuple[_Corners, Bool[Array, " n_sides"]]:
+    """Of the sides of two faces, the first seen from below and so clockwise, where each begins to
+    be within the other, going around counter-clockwise; and whether it is at all."""
+    begin_a, within_a = _ends_within(a, b, 1.0, slack)
+    begin_b, within_b = _begins_within(b, a, -1.0, slack)
+    valid = jnp.concatenate([within_a, within_b]) & ~(a.steep | b.steep)
+    of_a = _Corners(begin_a.x, begin_a.y, begin_a.z, b.height(begin_a.x, begin_a.y))
+    of_b = _Corners(begin_b.x, begin_b.y, a.height(begin_b.x, begin_b.y), begin_b.z)
+    return jax.tree.map(lambda *leaves: jnp.concatenate(leaves), of_a, of_b), valid
+
+
+def _begins_within(
+    own: Outline, other: Outline, turn: float, slack: Array
+) -> tuple[Vec3, Bool[Array, " n_sides"]]:
+    """Where the sides of one face begin to be within another, whose corners are in the order of
+    that turn, and whether they are at all."""
+    p, d = (jax.tree.map(lambda v: v[:, None], v) for v in (own.starts, own.sides))
+    q, e = (jax.tree.map(lambda v: v[None], v) for v in (other.starts, other.sides))
+    # How far inside of each side of the other one begins, and what is gained until its end.
+    inside = (e.x * (p.y - q.y) - e.y * (p.x - q.x)) * turn
+    gained = (e.x * d.y - e.y * d.x) * turn
+    begin, gain, length = jax.lax.stop_gradient((inside, gained, length_across(e)))
+    end, least = begin + gain, -slack * length
+    enters = (begin < least) & (end >= least) & (gain > 0)
+    leaves = (end < least) & (begin >= least) & (gain < 0)
+    part = -inside / jnp.where(enters | leaves, gained, 1.0)
+    entry = jnp.max(jnp.where(enters, part, 0.0), axis=1)
+    until = jnp.min(jnp.where(leaves, jax.lax.stop_gradient(part), 1.0), axis=1)
+    within = ~jnp.any((begin < least) & (end < least), axis=1)
+    size = length_across(own.sides)
+    within &= (jax.lax.stop_gradient(entry) - until) * size <= slack
+    return own.starts + own.sides * jnp.where(within, entry, 0.0), within
+
+
+def _ends_within(
+    own: Outline, other: Outline, turn: float, slack: Array
+) -> tuple[Vec3, Bool[Array, " n_sides"]]:
+    """Likewise, where they end."""
+    ends, back = own.starts + own.sides, -own.sides
+    return _begins_within(own._replace(corners=ends, sides=back), other, turn, slack)
 
 
 def _overlap(a: Outline, b: Outline, slack: Array) -> tuple[_Corners, Bool[Array, " n_candidates"]]:
@@ -309,11 +359,13 @@ def _distance(p: tuple[Array, Array], q: tuple[Array, Array]) -> Array:
     return jnp.sqrt((p[0] - q[0]) ** 2 + (p[1] - q[1]) ** 2)
 
 
-def _repeated(corners: _Corners, near: Array) -> Bool[Array, " n_corners"]:
+def _repeated(
+    corners: _Corners, valid: Bool[Array, " n_corners"], near: Array
+) -> Bool[Array, " n_corners"]:
     """Whether there is the same one before, to half the digits."""
     x, y = jax.lax.stop_gradient((corners.x, corners.y))
     apart = (x[:, None] - x[None]) ** 2 + (y[:, None] - y[None]) ** 2
-    return jnp.any((apart <= near**2) & np.tri(len(x), k=-1, dtype=bool), axis=1)
+    return jnp.any((apart <= near**2) & valid[None] & np.tri(len(x), k=-1, dtype=bool), axis=1)
 
 
 def _between(vector: Vec3, start: int, end: int) -> Vec3:

@@ -29,13 +29,18 @@ class Points(eqx.Module):
 
 
 class ContactPoints(AbstractContacts):
-    """Where bodies are closest to what they can hit, in a row of contacts."""
+    """Where bodies are closest to what they can hit, in a row of contacts.
+
+    Of several for each pair, one after the other, which is in which place may change as bodies
+    move.
+    """
 
     gap: Float[Array, " n_contacts"]
     round_off: Float[Array, " n_contacts"]
     normal: Vec3  # into the body of the first side, world
     sides: tuple[Points, ...]  # two, or the one opposite to an obstacle
     surface: Surface | None = None  # of obstacles that move
+    places: int = eqx.field(static=True, default=1)  # for each pair
 
     def points(self):
         return (self,)

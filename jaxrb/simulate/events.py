@@ -218,7 +218,8 @@ class AbstractEvents(eqx.Module):
         return self.contacts(t, flown.phase) if flown.contacts is None else flown.contacts
 
     def lasting(self, mode: Mode, like: Array) -> Contacts:
-        """Which contacts last in a mode; the mask has the shape of `like`."""
+        """Which contacts last in a flight with this mode at its end, by their numbers there or at
+        its start; the mask has the shape of `like`."""
         return jnp.zeros(like.shape, bool)
 
     @property

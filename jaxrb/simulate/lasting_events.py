@@ -35,11 +35,13 @@ class Touching(eqx.Module):
     Attributes:
         held: the contacts that took part in the last flight, of shape (n_contacts,), those of dry
             friction in joints included.
+        lasting: the same, by the numbers that contacts have at its end.
         impulses: of that flight, from which those of the next are sought.
         struck: of the impact after it in which several contacts or joints took part.
     """
 
     held: Bool[Array, " n_contacts"]
+    lasting: Bool[Array, " n_contacts"]
     impulses: Impulses
     struck: Impulse
 
@@ -48,7 +50,7 @@ class Touching(eqx.Module):
         """Nothing is held yet."""
         nothing = scene.no_impulse(t, phase)
         no = jnp.zeros(nothing.contact.shape[1:], bool)
-        return Touching(no, Impulses.nothing(nothing), nothing)
+        return Touching(no, no, Impulses.nothing(nothing), nothing)
 
 
 def scene_of(system: System) -> Scene:
@@ -107,7 +109,7 @@ def held_flight(scene: Scene, scheme, closed: Float[Array, ""]):
         missed = missed_part(step.residual)
         if scene.joints is None:
             missed = jnp.where(jnp.any(held), missed, 0.0)
-        mode = Touching(held, jax.lax.stop_gradient(step.impulses), mode.struck)
+        mode = Touching(held, step.lasting, jax.lax.stop_gradient(step.impulses), mode.struck)
         error = jnp.maximum(step.error, missed)
         return Flown(step.phase, error, step.work, mode, missed <= 1, step.contacts)
 
@@ -179,7 +181,7 @@ class LastingContacts(AbstractEvents):
         def fly(t, duration, phase, contacts, mode: Touching, known):
             step = free_flow(scheme, t, duration, phase, self.system)
             nothing = jax.tree.map(jnp.zeros_like, mode.impulses)
-            mode = dataclasses.replace(mode, impulses=nothing)
+            mode = dataclasses.replace(mode, lasting=mode.held, impulses=nothing)
             found = self.contacts(t + duration, step.phase)
             return Flown(step.phase, step.error, step.work, mode, jnp.ones((), bool), found)
 
@@ -195,7 +197,7 @@ class LastingContacts(AbstractEvents):
         return step.contact[:, : self._n_contacts], error <= 1, step.residual
 
     def lasting(self, mode: Touching, like):
-        return mode.held[: self._n_contacts].reshape(like.shape)
+        return self._like(mode.held | mode.lasting, like)
 
     @property
     def depth(self):
@@ -211,7 +213,7 @@ class LastingContacts(AbstractEvents):
 
     def guards(self, t, end, contacts, mode: Touching, dt):
         motion = contacts.kinematics(end, self.system.inertial)
-        held = self.lasting(mode, contacts.gap)
+        held = self._like(mode.lasting, contacts.gap)
         guards = impact_guards(t, end, contacts, motion, self.system, self.tolerance, dt, held)
         # A contact that closes ever so slowly is held from then on.
         kind = jnp.full((), Kind.LANDING, jnp.int32)
@@ -274,6 +276,10 @@ class LastingContacts(AbstractEvents):
     @property
     def _scene(self) -> Scene:
         return held_scene_of(self.system)
+
+    def _like(self, mask: Bool[Array, " n_contacts"], like: Array) -> Bool[Array, "..."]:
+        """A mask of contacts alone, in the shape in which they are found."""
+        return mask[: self._n_contacts].reshape(like.shape)
 
     @property
     def _n_contacts(self) -> int:

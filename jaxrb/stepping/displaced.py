@@ -25,6 +25,7 @@ from .linearized import Linearized
 from .rows import Rows
 from .scene import Impulse, Scene
 from .tolerances import Tolerances
+from .tracking import Tracking
 
 
 class Displaced(NamedTuple):
@@ -32,7 +33,8 @@ class Displaced(NamedTuple):
 
     phase: Phase  # with what dampers do there
     contacts: AbstractContacts | None
-    rows: ContactRows
+    rows: ContactRows  # there, of contacts in the order of the start
+    tracking: Tracking
     moved: Impulse  # displacements along all rows per duration, as velocities [m/s]
     turned: Float[Array, "3 n_contacts"]  # what the law at the end adds to its slip [m/s]
     rotors: Float[Array, " n_rows"]  # their mean speeds, and nothing of other joint rows [m/s]
@@ -56,7 +58,9 @@ def displaced_by(
     step = flow.step(t, duration, begun, scene.dynamics)
     end, dampers = damped(impulse, problem, (t, duration), (phase, begun), step, scene)
     contacts = scene.find(t + duration, step.phase)
-    after = scene.rows_of(contacts, step.phase)
+    points = () if contacts is None else contacts.points()
+    tracking = Tracking.of(points, rows.arms, held)
+    after = scene.rows_of_points(tracking.as_before(points), step.phase)
     # A flight that is not taken may have no duration.
     time = jnp.where(duration > 0, duration, 1.0)
     slip = scene.moved(rows, phase, step.phase, rows.rolled(after).slip(phase, step.phase))
@@ -71,7 +75,7 @@ def displaced_by(
     fastest = jnp.maximum(*(jnp.max(jnp.abs(speed), initial=0.0) for speed in speeds))
     least = jax.lax.stop_gradient(Tolerances.of(fastest.dtype).allowed * fastest)
     turned = scene.seen_from(after, rows, _turned(before, moved.contact, least))
-    return Displaced(end, contacts, after, moved, turned, rotors, dampers, step.error)
+    return Displaced(end, contacts, after, tracking, moved, turned, rotors, dampers, step.error)
 
 
 def _turned(before, moved, least) -> Float[Array, "3 n_contacts"]:

@@ -87,6 +87,7 @@ class HeldStep(NamedTuple):
 
     phase: Phase
     contacts: AbstractContacts | None  # there, None where nothing can touch
+    lasting: Bool[Array, " n_contacts"]  # what was held, by the numbers of contacts there
     impulses: Impulses
     contact: Float[Array, "3 n_contacts"]  # of contacts in the step, along their axes at its start
     error: Float[Array, ""]  # of the flight's equations, relative to the one allowed
@@ -162,12 +163,13 @@ def _taken(flow, known: Impulses, given: _Given) -> HeldStep:
     start, displaced = started(flow, t, duration, phase, rows, held, known.start, scene)
     ending = _ending(displaced, held, duration, closed, scene)
     impulses = known._replace(start=start)
-    return _arrived(rows, displaced, ending, impulses, jnp.zeros_like(duration), scene)
+    return _arrived(rows, displaced, held, ending, impulses, jnp.zeros_like(duration), scene)
 
 
 def _arrived(
     rows: ContactRows,
     displaced: Displaced,
+    held,
     ending: ConeProblem,
     known: Impulses,
     residual,
@@ -181,7 +183,8 @@ def _arrived(
     work = displaced.dampers.work_until(end, impulse, scene)
     # Impulses leave bodies where they are, and so the contacts.
     there = displaced.contacts
-    return HeldStep(end, there, impulses, contact, displaced.error, residual, work)
+    lasting = displaced.tracking.now(held)
+    return HeldStep(end, there, lasting, impulses, contact, displaced.error, residual, work)
 
 
 def _ending(displaced: Displaced, held, duration, closed, scene: Scene) -> ConeProblem:
@@ -251,4 +254,4 @@ def _search(flow, known: Impulses, given: _Given) -> HeldStep:
     carry = (known._replace(changed=no), nowhere, far, far, no, jnp.zeros((), jnp.int32))
     impulses, displaced, residual, *_ = jax.lax.while_loop(unfinished, turn, carry)
     ending = _ending(displaced, held, duration, closed, scene)
-    return _arrived(rows, displaced, ending, impulses, residual, scene)
+    return _arrived(rows, displaced, held, ending, impulses, residual, scene)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -15,7 +16,8 @@ from jaxtyping import Array, Bool, Float
 from ..bodies import Dynamics, Phase
 from ..bodies.forces import JointDampers, JointMotors
 from ..bodies.joints.rows import JointRows
-from ..contact import AbstractContacts, spanning
+from ..contact import AbstractContacts, Stops, spanning
+from ..contact.points import ContactPoints
 from ..math import Vec3, dot, norm
 from ..math.safe import safe_sqrt
 from .along_joints import Dampers, Damping, Rotors, Rubbing
@@ -132,7 +134,10 @@ class Scene(eqx.Module):
 
     def rows_of(self, found: AbstractContacts | None, phase: Phase) -> ContactRows:
         """Likewise, where the contacts have been found."""
-        points = () if found is None else found.points()
+        return self.rows_of_points(() if found is None else found.points(), phase)
+
+    def rows_of_points(self, points: Sequence[ContactPoints | Stops], phase: Phase) -> ContactRows:
+        """Likewise, of contact points."""
         return ContactRows.of(points, phase, self.rubbing, self.turning)
 
     def beside_contacts(self, of_contacts: Array, value) -> Array:
