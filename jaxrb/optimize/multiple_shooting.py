@@ -214,7 +214,8 @@ def step(
     _, steps = gauss_newton.forward(feedbacks, stages, first, shared)
     found = gauss_newton.multipliers(left, steps, shared) * noise[:, None]
     moves = steps[:, :, :-1]
-    parameters = np.asarray(point.parameters + moved)
+    # Free coordinates are in double precision.
+    parameters = np.asarray(point.parameters + moved).astype(point.parameters.dtype)
     if basis is not None:
         # In the coordinates in which gaps are measured.
         found = gauss_newton.apply(basis / chains.noise[:, None, :, None], found)

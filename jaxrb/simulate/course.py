@@ -35,6 +35,7 @@ class Status(eqx.Module):
     code: Int[Array, ""]
     impacts: Int[Array, ""]  # in all
     impacts_in_step: Int[Array, ""]
+    impacts_at_once: Int[Array, ""]  # since time has last gone on
     longest: Float[Array, ""]  # flight of this step that ended with an impact [s]
     ahead: Float[Array, ""]  # no longer flight is tried next [s]; infinite but after a part
     evaluations: Int[Array, ""]  # of the flow
@@ -45,7 +46,7 @@ class Status(eqx.Module):
     def start(code: Int[Array, ""], like: Float[Array, ""]) -> Status:
         """The status at t0, with the code of an inadmissible start; in the dtype of `like`."""
         none, short, long = jnp.zeros((), jnp.int32), jnp.zeros_like(like), jnp.inf + like
-        return Status(code, none, none, short, long, none, none, jnp.zeros((), bool))
+        return Status(code, none, none, none, short, long, none, none, jnp.zeros((), bool))
 
 
 def start_course(grid: TimeGrid, phase: Phase, events: AbstractEvents) -> Course:

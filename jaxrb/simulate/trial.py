@@ -281,13 +281,20 @@ def tick(
     longest = jnp.maximum(status.longest, ACCUMULATION * step_size)
     accumulating = trial <= ACCUMULATION * longest
     too_many = jnp.where(accumulating, jnp.int32(Code.zeno), jnp.int32(Code.max_impacts_reached))
+    goes_on = trial > time_resolution(course)
+    at_once = jnp.where(case.accept & goes_on, 0, status.impacts_at_once) + struck
     if not plan.zeno_ends:
         exhausted &= ~accumulating | (impacts_in_step > MOST_IMPACTS)
+        # Contacts that close again and again in no time will not last.
+        stuck = impact & (at_once > plan.max_impacts_per_step)
+        exhausted |= stuck
+        too_many = jnp.where(stuck, jnp.int32(Code.max_impacts_reached), too_many)
     longest = jnp.where(impact, jnp.maximum(status.longest, trial), status.longest)
     status = Status(
         code=jnp.where(exhausted, too_many, failure),
         impacts=status.impacts + struck,
         impacts_in_step=impacts_in_step,
+        impacts_at_once=at_once,
         longest=jnp.where(full_step, jnp.zeros_like(trial), longest),
         ahead=jnp.where(case.part, 2 * trial, jnp.where(case.accept, jnp.inf, status.ahead)),
         evaluations=status.evaluations + 1,
