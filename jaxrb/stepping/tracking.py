@@ -96,7 +96,7 @@ def _place(
         squares.append(dot(apart, apart))
     # What is open has the numbers of a contact that there is, but is far.
     square = jnp.min(jnp.stack(squares), axis=0) + rows(points.gap)[:, None] ** 2
-    here = jnp.arange(points.places, dtype=jnp.int32)
+    here = jnp.arange(points.places, dtype=jnp.int32)[None]
     stays = jnp.sum(jnp.where(_is_at(here), square, 0.0), axis=2)
     moves = rows(held) & (jnp.min(square, axis=2) < _NEARER * stays)
     return jnp.where(moves, jnp.argmin(square, axis=2).astype(jnp.int32), here)
@@ -112,10 +112,10 @@ def _from(place: Int[Array, "n_pairs n_places"], points: ContactPoints) -> Conta
 
         return jax.tree.map(from_places, points)
 
-    moved = jnp.any(place != np.arange(place.shape[1]))
+    moved = jnp.any(place != np.arange(place.shape[1], dtype=np.int32)[None])
     return if_any(moved, ordered, lambda points: points, points)
 
 
-def _is_at(place: Int[Array, "... n_places"]) -> Bool[Array, "... n_places n_places"]:
+def _is_at(place: Int[Array, "n_pairs n_places"]) -> Bool[Array, "n_pairs n_places n_places"]:
     """Whether each contact is at each place."""
-    return place[..., None] == np.arange(place.shape[-1])
+    return place[:, :, None] == np.arange(place.shape[1], dtype=np.int32)[None, None]
