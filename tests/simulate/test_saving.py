@@ -331,3 +331,36 @@ def test_failed_simulations_fill_up_with_the_last_good_state():
     np.testing.assert_allclose(sol.states.position[:3, 0, 2], height, rtol=0, atol=1e-12)
     for k in (3, 4):
         assert_states_equal(item(sol.states, k), sol.final, 1e-15)
+
+
+def test_a_flight_to_a_saved_time_that_fails_is_said():
+    """By a force that is nothing and for a moment unknown: no step has its middle then, but one
+    flight to a time to save does. That state is not reached; all others are, and so with
+    derivatives."""
+
+    def push(t, state, args):
+        unknown = (t > 0.11) & (t < 0.115)
+        return jnp.where(unknown, jnp.nan, 0.0) + 0 * state.position, 0 * state.position
+
+    world = rb.World([rb.RigidBody(rb.Sphere(0.1), 1.0)], forces=[rb.Force(push)])
+    still = np.zeros((1, 3))
+    state = rb.State(still, np.array([[1.0, 0, 0, 0]]), still, still)
+    ts = [0.05, 0.125, 0.25]
+
+    def flown(speed):
+        start = dataclasses.replace(state, velocity=jnp.array([[0.0, 0.0, 1.0]]) * speed)
+        save = rb.SaveAt(ts=ts)
+        sol = rb.simulate(world, start, rb.LGVCI(dt=0.1), 0.4, save=save, throw=False)
+        return sol.states.position[:, 0, 2], sol.reached, sol.result == rb.RESULTS.non_finite
+
+    zero, one = jnp.zeros(()), jnp.ones(())
+    (height, *differentiated), (rate, *_) = jax.jvp(flown, (zero,), (one,))
+    for reached, failed in (differentiated, flown(zero)[1:]):
+        np.testing.assert_array_equal(reached, [True, False, True])
+        assert failed
+    expected = [-0.5 * 9.81 * t**2 for t in (0.05, 0.4, 0.25)]  # that of the end, where it failed
+    np.testing.assert_allclose(height, expected, atol=1e-12)
+    np.testing.assert_allclose(rate, [0.05, 0.4, 0.25], atol=1e-12)
+    with pytest.raises(RuntimeError, match="infinite or NaN"):
+        rb.simulate(world, state, rb.LGVCI(dt=0.1), 0.4, save=rb.SaveAt(ts=ts))
+    assert rb.simulate(world, state, rb.LGVCI(dt=0.1), 0.4).successful
