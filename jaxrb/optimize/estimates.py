@@ -96,7 +96,7 @@ def estimates(free: Parameters, world: Any, found: np.ndarray) -> dict[str, Esti
 def _estimate(entry, value: np.ndarray, found: np.ndarray) -> Estimate:
     if entry.size == 0:
         return Estimate(value, value, value)
-    zero = jnp.zeros(entry.size, value.dtype)
+    zero, found = jnp.zeros(entry.size, value.dtype), found.astype(value.dtype)
     known = np.isfinite(np.diagonal(found))
     if entry.chart.elementwise:
         sd = np.sqrt(np.where(known, np.diagonal(found), 0.0))
