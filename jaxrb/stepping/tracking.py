@@ -69,8 +69,10 @@ class Tracking(eqx.Module):
         """Contact points of the end in the order of those at the start."""
         known, at, ordered = dict(zip(self.begin, self.place, strict=True)), 0, []
         for own in points:
-            moves = isinstance(own, ContactPoints) and at in known
-            ordered.append(_from(known[at], own) if moves else own)
+            if isinstance(own, ContactPoints) and at in known:
+                ordered.append(_from(known[at], own))
+            else:
+                ordered.append(own)
             at += own.gap.size
         return tuple(ordered)
 
