@@ -38,7 +38,7 @@ from .method import Backend
 from .recorder import Outputs, Record, SaveSpec, outputs_of
 from .results import Code
 from .time_grid import TimeGrid
-from .trial import Plan, code_of_flight
+from .trial import Plan, code_of_part
 
 # Of a course, what depends on all else sooner or later.
 _MOVING = ("phase", "remaining", "work")
@@ -239,7 +239,7 @@ def _flown(program: Program, part: _Part, known: Mode | None) -> tuple[Phase, Mo
     """The phase and the mode after a part of a flight, and its code."""
     t = part.grid.begin(part.step) + part.begin
     end = part.events.flow(program.plan.scheme, t, part.elapsed, part.phase, part.mode, known)
-    return end.phase, end.mode, code_of_flight(end)
+    return end.phase, end.mode, code_of_part(end, remembers=part.events.remembers)
 
 
 def _replay(

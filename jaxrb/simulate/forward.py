@@ -20,7 +20,7 @@ from .loop import advance
 from .method import Backend
 from .recorder import Outputs, SaveSpec, Times
 from .time_grid import TimeGrid
-from .trial import Plan, code_of_flight
+from .trial import Plan, code_of_part
 
 
 def is_wanted(backend: Backend, wanted: SaveSpec, plan: Plan) -> bool:
@@ -55,13 +55,13 @@ def forward(
         when = Times(step, offset)
         course, status, _, stopped = advance(plan, grid, events, course, status, until=when)
         assert stopped is not None
-        phase, code = course.phase, jnp.zeros((), jnp.int32)
+        phase, code = course.phase, jnp.zeros((), jnp.int8)
         if wanted.within:
             begin = grid.size(course.step) - course.remaining
             elapsed = jnp.where(stopped, jnp.maximum(offset - begin, 0.0), 0.0)
             t, mode = course.time(grid), course.mode
             end = events.flow(plan.scheme, t, elapsed, phase, mode)
-            phase, code = end.phase, code_of_flight(end)
+            phase, code = end.phase, code_of_part(end, remembers=events.remembers)
         return course, status, stopped, phase, code
 
     def to_end(grid, events, course, status):

@@ -99,8 +99,8 @@ class Outputs(eqx.Module):
         if saved is None or codes is None:
             return Outputs(saved, impacts, none)
         met, phase = saved
-        failed = met & (codes != Code.successful)
-        first = jnp.where(jnp.any(failed), codes[jnp.argmax(failed)], none)
+        failed = met & (codes != int(Code.successful))
+        first = jnp.where(jnp.any(failed), codes[jnp.argmax(failed)].astype(jnp.int32), none)
         return Outputs((met & ~failed, phase), impacts, first)
 
 

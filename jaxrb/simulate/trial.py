@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
@@ -157,9 +158,20 @@ def classify(
     return Case(*case), Bracket(lower, upper, release, narrow), failure
 
 
-def code_of_flight(flight: Flown) -> Int[Array, ""]:
-    """The code of a flight that is taken as it is."""
-    return first_failure(*_failures(flight.error, flight.held))
+def code_of_part(flight: Flown, *, remembers: bool) -> Int[Array, ""]:
+    """The code of a part of a flight that was made, small: there is one for each time to save.
+
+    Args:
+        flight: the part.
+        remembers: whether contacts and joints were solved for. The equations of free bodies are
+            easier in a part than in the whole, and their error would be kept for each time, too.
+    """
+    if remembers:
+        code = first_failure(*_failures(flight.error, flight.held))
+    else:
+        finite = jnp.isfinite(sum(jnp.sum(leaf) for leaf in jax.tree.leaves(flight.phase)))
+        code = first_failure((~finite, Code.non_finite))
+    return code.astype(jnp.int8)
 
 
 def _failures(error: Float[Array, ""], held: Bool[Array, ""] | np.bool_):
