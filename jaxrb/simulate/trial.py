@@ -166,12 +166,9 @@ def code_of_part(flight: Flown, *, remembers: bool) -> Int[Array, ""]:
         remembers: whether contacts and joints were solved for. The equations of free bodies are
             easier in a part than in the whole, and their error would be kept for each time, too.
     """
-    if remembers:
-        code = first_failure(*_failures(flight.error, flight.held))
-    else:
-        finite = jnp.isfinite(sum(jnp.sum(leaf) for leaf in jax.tree.leaves(flight.phase)))
-        code = first_failure((~finite, Code.non_finite))
-    return code.astype(jnp.int8)
+    finite = jnp.isfinite(sum(jnp.sum(leaf) for leaf in jax.tree.leaves(flight.phase)))
+    others = _failures(flight.error, flight.held) if remembers else ()
+    return first_failure((~finite, Code.non_finite), *others).astype(jnp.int8)
 
 
 def _failures(error: Float[Array, ""], held: Bool[Array, ""] | np.bool_):
