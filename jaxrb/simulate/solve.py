@@ -276,6 +276,12 @@ def traced(arrays: Any) -> bool:
 def wrong_start(result: RESULTS, world: World, state: State, t0, args) -> str:
     """A sentence on what of the state at the start of one world led to a result; empty where no
     more is known."""
+    # The result can be a number where the start is traced: where derivatives are taken, and where
+    # of many starts all end alike. In the first case the start is a number, but for its direction.
+    arrays, other = eqx.partition((world, state, t0, args), eqx.is_array)
+    world, state, t0, args = eqx.combine(jax.lax.stop_gradient(arrays), other)
+    if traced((world, state, t0, args)):
+        return ""
     if result == RESULTS.initial_penetration:
         return deepest_penetration(world, state, t0, args) or farthest_beyond(world, state)
     return worst_joint(world, state) if result == RESULTS.joint_violated else ""

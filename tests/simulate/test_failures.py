@@ -91,8 +91,18 @@ def test_code_and_remedy(code):
 def test_what_penetrates_is_named():
     """By how much, and where; in a batch in the first world that does."""
     world, state, method, t1 = sunk()
-    with pytest.raises(RuntimeError, match=r"At the start body 0 is 0.001 m deep in obstacle 0\."):
+    deep = r"At the start body 0 is 0.001 m deep in obstacle 0\."
+    with pytest.raises(RuntimeError, match=deep):
         rb.simulate(world, state, method, t1)
+
+    def height(lowered):
+        below = eqx.tree_at(lambda s: s.position, state, state.position - lowered)
+        return rb.simulate(world, below, method, t1).final.position[0, 2]
+
+    # Where derivatives are taken the start is traced, and what comes of it is not.
+    for derivative in (jax.grad(height), functools.partial(jax.linearize, height)):
+        with pytest.raises(RuntimeError, match=deep):
+            derivative(jnp.zeros(()))
     two = rb.World([BALL, BALL], [rb.HalfSpace()])
     place = jnp.array([[0.0, 0, 2.0], [0, 0, 1.05]])
     turn, still = jnp.array([[1.0, 0, 0, 0]] * 2), jnp.zeros((2, 3))
