@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 import jax
+from jax.extend import source_info_util
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 
@@ -60,7 +61,10 @@ def evaluated(function: ClosedJaxpr | Jaxpr, arguments, performed: Callable) -> 
         return atom.val if isinstance(atom, Literal) else env[atom]
 
     for eqn in needed(jaxpr):
-        results = performed(eqn, [read(atom) for atom in eqn.invars])
+        # Profiles and errors name the line that it came from.
+        names = source_info_util.current_name_stack() + eqn.source_info.name_stack
+        with source_info_util.user_context(eqn.source_info.traceback, name_stack=names):
+            results = performed(eqn, [read(atom) for atom in eqn.invars])
         env.update(zip(eqn.outvars, results, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
 
