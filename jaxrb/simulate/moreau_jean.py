@@ -56,6 +56,11 @@ class MoreauJean(AbstractMethod):
       motion*: of one elastic bounce dz(T)/dz0 is +1 for any dt. While contacts stick, slide or open
       without an impact, they are right.
 
+    Where all bodies have come to rest, on obstacles that do not move, `impacts="stepped"` with the
+    variational scheme leaves them where they are to the last digit. A step that changes nothing is
+    not made again, if nothing depends on the time, that is without loads besides gravity and
+    constant forces: worlds at rest cost next to nothing, in a batch from when the last of them is.
+
     With `impacts="stepped"` bodies penetrate what they hit by up to their speed times dt, and stay
     there where they come to rest, unless `projection` moves them out; joints go as far beyond their
     limits. The law of impact is Newton's, with the velocity at the start of the step; of `Coulomb`

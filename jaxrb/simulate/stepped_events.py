@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import abc
+import functools
+import operator
 from typing import Any
 
 import equinox as eqx
@@ -11,7 +13,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from ..bodies import Phase
+from ..contact import moves
 from ..flows import AbstractFlow
+from ..math.rarely import if_any
 from ..stepping.contact_rows import ContactRows
 from ..stepping.held_step import Impulses
 from ..stepping.joined_step import Joined, joined_step
@@ -141,10 +145,13 @@ class Carried(eqx.Module):
     Attributes:
         found: what the last step has found, from which that of the next is sought.
         lost: whether the closest point of a contact was not found in it.
+        unmoved: the duration of that step if it left all as it was, to the last digit, and 0
+            otherwise [s]. One that lasts as long leaves all as it is, again.
     """
 
     found: Any
     lost: Bool[Array, ""]
+    unmoved: Float[Array, ""]
 
 
 class SteppedContacts(AbstractEvents):
@@ -165,14 +172,36 @@ class SteppedContacts(AbstractEvents):
 
     def initial_mode(self, t, phase):
         scene = self.scheme.scene(self.system)
-        return Carried(self.scheme.nothing(scene, t, phase), jnp.zeros((), bool))
+        none = jnp.zeros_like(phase.position.x[0])
+        return Carried(self.scheme.nothing(scene, t, phase), jnp.zeros((), bool), none)
 
     def flow(self, scheme, t, duration, phase, mode: Carried, known=None, contacts=None):
+        # Only what was found is differentiated: that what rests stays is no derivative.
+        if known is not None or not self._autonomous:
+            return self._flown(scheme, t, duration, phase, mode, known)
+
+        def step(t, duration, phase: Phase, mode: Carried) -> Flown:
+            return self._flown(scheme, t, duration, phase, mode, None)
+
+        # Of a batch, worlds that have ended are flown for no time.
+        needed = (duration != mode.unmoved) & (duration != 0)
+        return if_any(needed, step, _unmoved, t, duration, phase, mode)
+
+    def _flown(self, scheme, t, duration, phase, mode: Carried, known) -> Flown:
+        """A step that is taken."""
         step = self._step(scheme, t, duration, phase, mode, known)
-        carried = Carried(jax.lax.stop_gradient(step.found), step.lost)
         missed = self._missed(step)
         error = jnp.maximum(step.error, missed)
+        found = jax.lax.stop_gradient(step.found)
+        rests = _equal((phase, mode.found), (step.phase, found)) & (error <= 1) & ~step.lost
+        unmoved = jnp.where(rests & self._autonomous, duration, jnp.zeros_like(duration))
+        carried = Carried(found, step.lost, jax.lax.stop_gradient(unmoved))
         return Flown(step.phase, error, step.work, carried, missed <= 1)
+
+    @property
+    def _autonomous(self) -> bool:
+        """Whether steps do not depend on the time."""
+        return not self.system.dynamics.loads and not moves(self.system.contacts)
 
     def _missed(self, step: Stepped) -> Float[Array, ""]:
         """The residual of a step, relative to the largest with which it is taken."""
@@ -222,3 +251,14 @@ class SteppedContacts(AbstractEvents):
         if contacts is None:
             return jnp.zeros(0, self.system.inertial.mass.dtype)
         return jnp.broadcast_to(self.system.contact_law.restitution, contacts.shape).reshape(-1)
+
+
+def _unmoved(t, duration, phase: Phase, mode: Carried) -> Flown:
+    """A step that leaves all as it is."""
+    return Flown(phase, jnp.zeros_like(duration), None, mode, jnp.ones((), bool))
+
+
+def _equal(before: Any, after: Any) -> Bool[Array, ""]:
+    """Whether all numbers of two trees are the same."""
+    pairs = zip(jax.tree.leaves(before), jax.tree.leaves(after), strict=True)
+    return functools.reduce(operator.and_, (jnp.all(a == b) for a, b in pairs))

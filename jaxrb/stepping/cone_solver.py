@@ -391,7 +391,12 @@ def _search(problem: ConeProblem, impulse, reaction, exactly) -> ConeSolution:
     begun = Begun.of(problem, impulse, reaction, exactly)
     # Most steps of what rests end here.
     solution = if_any(begun.wanting, _sought, _kept, problem, begun)
-    return solution._replace(turns=solution.turns.astype(jnp.int32))
+    # To the last digit: what rests is to be the same after each step.
+    kept = jnp.where(problem.active[None], problem.press(impulse), 0.0), reaction
+    found = solution.impulse, solution.reaction
+    impulse, reaction = _choose(begun.wanting, found, kept)
+    turns = solution.turns.astype(jnp.int32)
+    return solution._replace(impulse=impulse, reaction=reaction, turns=turns)
 
 
 def _kept(problem: ConeProblem, begun: Begun) -> ConeSolution:

@@ -8,7 +8,8 @@ cone problem, whose bias is Newton's restitution e u_n of the velocity before. V
 contacts are relative to obstacles, before to theirs at the start of the step, after to theirs at
 its end (see `carrying`).
 
-What rests neither moves nor sinks, as its velocity is zero at both ends. Without contacts the step
+What rests neither moves nor sinks, as its velocity is zero at both ends: to the last digit where
+everything rests (see `at_rest`). Without contacts the step
 is symmetric, and keeps the energy if the flow does and gravity alone acts. With them the energy
 changes by
 
@@ -36,6 +37,7 @@ from ..contact import moves
 from ..flows import AbstractFlow
 from ..math import Vec3, tree_where
 from ..math.rarely import if_any
+from .at_rest import at_rest
 from .cone import ConeProblem
 from .cone_solver import search
 from .contact_rows import ContactRows, velocities
@@ -43,6 +45,9 @@ from .rows import take, total
 from .scene import Impulse, Scene
 from .solve_cone import answer
 from .tolerances import Tolerances
+
+# Contacts that were still have begun to move at so many times the speed below which they were.
+_AWAKE = 1e3
 
 
 class Surroundings(eqx.Module):
@@ -119,12 +124,13 @@ class Struck(NamedTuple):
     impulse: Impulse  # [N s]
     in_the_mean: Bool[Array, ""]  # whether the law holds of mean velocities
     changed: Bool[Array, ""]  # whether the step before had nearly the answer, as in `held_step`
+    still: Bool[Array, ""]  # whether no contact has moved for a while
 
     @staticmethod
     def nothing(none: Impulse) -> Struck:
         """Of no step, with no impulses."""
         no = jnp.zeros((), bool)
-        return Struck(none, no, no)
+        return Struck(none, no, no, no)
 
 
 class Stepped(NamedTuple):
@@ -182,16 +188,25 @@ def moreau_step(
     problem = scene.problem(rows, pulled, bias, active)
     opening = jnp.where(coming[0] < 0, normal, coming[0])
     mean = coming.at[0].set(opening) - rows.after
-    start = before.impulse
-    start = start._replace(contact=jnp.where(active[None], start.contact, 0.0))
+    start, held = before.impulse, jnp.any(active)
+    moved = jnp.max(jnp.where(active[None], jnp.abs(coming), 0.0), initial=0.0)
+    motionless = 2 * slow * Tolerances.of(moved.dtype).accepted
+    stopped = held & (moved <= motionless)
+    # What has come to rest keeps no impulses from when it slid: faces would be wrung by them, and
+    # many contacts have all the friction they can.
+    kept = active & ~(stopped & ~before.still)
+    start = start._replace(contact=jnp.where(kept[None], start.contact, 0.0))
     before = before._replace(impulse=start)
     arguments = (problem, mean, coming, rows.after, before, known)
-    held = jnp.any(active)
     velocity, contact, found, residual = if_any(held, _touched, _free, *arguments)
+    found = found._replace(still=stopped | (before.still & (moved <= _AWAKE * motionless)))
     momentum = problem.times_mass(velocity)
     touched = dataclasses.replace(
         pulled, linear_momentum=Vec3(*momentum[:3]), angular_momentum=Vec3(*momentum[3:])
     )
+    if rows.carrying is None:
+        given = rows, scene.friction, active, contact
+        touched = _resting(touched, stopped & at_rest(*jax.lax.stop_gradient(given)))
     after = tree_where(held, touched, pulled)
     end, late = flow.drift(half, after, inertial, still)
     error = jnp.maximum(jnp.maximum(early, late), kick.error)
@@ -209,6 +224,16 @@ def _redundant(rows: ContactRows, active) -> Bool[Array, " n_contacts"]:
     table, owner = pairs
     count = total(active.astype(rows.gap.dtype), table, 0)
     return take(count > 3.5, owner, 0)
+
+
+def _resting(phase: Phase, rests: Bool[Array, ""]) -> Phase:
+    """A phase without momenta if it rests; the derivatives are those that were found."""
+
+    def none(momentum):
+        return jnp.where(rests, momentum - jax.lax.stop_gradient(momentum), momentum)
+
+    momenta = jax.tree.map(none, (phase.linear_momentum, phase.angular_momentum))
+    return dataclasses.replace(phase, linear_momentum=momenta[0], angular_momentum=momenta[1])
 
 
 def _free(problem: ConeProblem, mean, coming, drift, before: Struck, known: Struck | None):
@@ -255,7 +280,7 @@ def _search(
     no = jnp.zeros((), bool)
     carry = (before.impulse, jnp.full((), jnp.inf, coming.dtype), no, no, no)
     impulse, residual, in_the_mean, changed, _ = jax.lax.while_loop(unfinished, turn, carry)
-    return Struck(impulse, in_the_mean, changed), residual
+    return Struck(impulse, in_the_mean, changed, before.still), residual
 
 
 def _biased(problem: ConeProblem, mean, in_the_mean) -> ConeProblem:

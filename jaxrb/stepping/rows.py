@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 import math
 import operator
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -31,6 +32,8 @@ from ..math.selection import first_that_hold
 WORLD = -1
 # Sums of more terms are products with a matrix of zeros and ones.
 _MANY = 8
+# Beyond so many blocks of items they are not taken one by one.
+_FEW_BLOCKS = 4
 # So few groups are written out, whether they are needed or not.
 _SHORT = 3
 # Of fewer lanes all items are looked at together, needed or not.
@@ -96,9 +99,17 @@ class Links:
             return None
         alone = np.maximum(np.arange(len(self)) - (len(self) - self.single), -1)
         keys = np.column_stack([self.sides, alone])
-        _, owner, count = np.unique(keys, axis=0, return_inverse=True, return_counts=True)
-        owner = owner.reshape(-1)
+        found = np.unique(keys, axis=0, return_index=True, return_inverse=True, return_counts=True)
+        _, first, owner, count = found
+        # In the order of their items, of which sums then are over what is side by side.
+        owner = np.argsort(np.argsort(first))[owner.reshape(-1)]
         return (group(owner, len(count)), owner) if count.max() > 3 else None
+
+    @cached_property
+    def between_pairs(self) -> Links:
+        """With one item for each pair of bodies in that table."""
+        assert self.of_pairs is not None
+        return Links([self.sides[row[0]] for row in self.of_pairs[0]], self.n_bodies)
 
     @cached_property
     def of_faces(self) -> np.ndarray:
@@ -211,6 +222,14 @@ def take(array: Float[Array, "..."], index: np.ndarray | Array, axis: int) -> Fl
     known = isinstance(index, np.ndarray)
     if known and np.array_equal(index, np.arange(array.shape[axis])):
         return array
+    if known and index.ndim == 1 and (blocks := _blocks(tuple(index.tolist()))):
+        parts = []
+        for _, first, count, width in blocks:
+            own = jax.lax.slice_in_dim(array, first, first + count, axis=axis)
+            shape = [*own.shape[: axis + 1], width, *own.shape[axis + 1 :]]
+            wide = jnp.broadcast_to(jnp.expand_dims(own, axis + 1), shape)
+            parts.append(jax.lax.collapse(wide, axis, axis + 2))
+        return jnp.concatenate(parts, axis=axis)
     return jnp.take(array, index, axis=axis, mode="clip")
 
 
@@ -220,6 +239,12 @@ def total(array: Float[Array, "..."], table: np.ndarray, axis: int) -> Float[Arr
     if width == 0:
         shape = (*array.shape[:axis], len(table), *array.shape[axis + 1 :])
         return jnp.zeros(shape, array.dtype)
+    if blocks := _blocks(_owners(table, n)):
+        parts = []
+        for first, _, count, width in blocks:
+            own = jax.lax.slice_in_dim(array, first, first + count * width, axis=axis)
+            parts.append(jnp.sum(_split(own, axis, count, width), axis=axis + 1))
+        return jnp.concatenate(parts, axis=axis)
     if width > _MANY:
         chosen = jnp.asarray((table[:, :, None] == np.arange(n)).any(axis=1), array.dtype)
         # The factor whose terms are far apart in memory is copied before it is multiplied: the
@@ -234,6 +259,44 @@ def total(array: Float[Array, "..."], table: np.ndarray, axis: int) -> Float[Arr
         pad[axis] = (0, 1)
         array = jnp.pad(array, pad)
     return added(take(array, column, axis) for column in table.T)
+
+
+class Block(NamedTuple):
+    """Items next to each other, of which as many belong to each of several owners in turn."""
+
+    first: int  # of the items
+    owner: int  # the first
+    owners: int  # how many
+    width: int  # of items that each has
+
+
+@functools.cache
+def _blocks(owner: tuple[int, ...]) -> tuple[Block, ...]:
+    """The items of these owners as a few blocks, of whose owners each follows the one before; none
+    where that is not so, or each has one item."""
+    blocks: list[Block] = []
+    for number, run in itertools.groupby(range(len(owner)), owner.__getitem__):
+        items = list(run)
+        last = blocks[-1] if blocks else None
+        if last and last.owner + last.owners == number and last.width == len(items):
+            blocks[-1] = last._replace(owners=last.owners + 1)
+        else:
+            blocks.append(Block(items[0], number, 1, len(items)))
+    few = len(blocks) <= _FEW_BLOCKS and any(block.width > 1 for block in blocks)
+    return tuple(blocks) if few else ()
+
+
+def _owners(table: np.ndarray, n: int) -> tuple[int, ...]:
+    """Of each of n items the row of a table that names it; none if rows do not name them in turn,
+    each as often as any."""
+    row, column = np.nonzero(table < n)
+    in_turn = np.array_equal(table[row, column], np.arange(n))
+    return tuple(row.tolist()) if in_turn and len(np.unique(row)) == len(table) else ()
+
+
+def _split(array: Array, axis: int, *sizes: int) -> Array:
+    """With an axis as several."""
+    return array.reshape(*array.shape[:axis], *sizes, *array.shape[axis + 1 :])
 
 
 def added(parts: Iterable[Array]) -> Array:
@@ -318,9 +381,11 @@ class Rows(eqx.Module):
         linear, first, second = (
             contracted(rows, impulse[:, None], 0) for rows in (self.direction, *self.levers)
         )
-        here, there = self.links.of_bodies
-        own = total(jnp.concatenate([linear, first]), here, 1)
-        return compute_once(own - total(jnp.concatenate([linear, second]), there, 1))
+        links, parts = self.links, [jnp.concatenate([linear, own]) for own in (first, second)]
+        if links.of_pairs is not None:
+            links, parts = links.between_pairs, [total(own, links.of_pairs[0], 1) for own in parts]
+        here, there = (total(own, of, 1) for own, of in zip(parts, links.of_bodies, strict=True))
+        return compute_once(here - there)
 
     def momentum_of(
         self, impulse: Float[Array, "rows n_items"], needed: Bool[Array, " n_items"]
