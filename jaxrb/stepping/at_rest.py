@@ -25,14 +25,16 @@ _TILTED = 1e-6
 
 
 def at_rest(
+    motionless: Bool[Array, ""],
     rows: ContactRows,
     friction: Float[Array, " n_contacts"],
     active: Bool[Array, " n_contacts"],
     impulse: Float[Array, "3 n_contacts"],
 ) -> Bool[Array, ""]:
-    """Whether all bodies rest if no contact moves.
+    """Whether all bodies rest.
 
     Args:
+        motionless: whether no contact that takes part moves, before impulses and after them.
         rows: of contacts with obstacles that do not move.
         friction: of each contact.
         active: which contacts take part.
@@ -47,7 +49,7 @@ def at_rest(
     sure = 1 - float(jnp.finfo(impulse.dtype).eps) ** 0.5
     sticks = bears & (jnp.hypot(impulse[1], impulse[2]) < sure * friction * impulse[0])
     carried = jnp.any(rows.drift != 0, axis=0)
-    possible = ~jnp.any(active & carried) & jnp.any(sticks)
+    possible = motionless & ~jnp.any(active & carried) & jnp.any(sticks)
     held = lambda *given: possible & _all_held(*given)  # noqa: E731
     return if_any(possible, held, lambda *_: no, rows, bears, sticks)
 

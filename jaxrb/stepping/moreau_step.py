@@ -188,8 +188,11 @@ def moreau_step(
     problem = scene.problem(rows, pulled, bias, active)
     opening = jnp.where(coming[0] < 0, normal, coming[0])
     mean = coming.at[0].set(opening) - rows.after
-    start, held = before.impulse, jnp.any(active)
-    moved = jnp.max(jnp.where(active[None], jnp.abs(coming), 0.0), initial=0.0)
+
+    def fastest(u):
+        return jnp.max(jnp.where(active[None], jnp.abs(jax.lax.stop_gradient(u)), 0.0), initial=0.0)
+
+    start, held, moved = before.impulse, jnp.any(active), fastest(coming)
     motionless = 2 * slow * Tolerances.of(moved.dtype).accepted
     stopped = held & (moved <= motionless)
     # What has come to rest keeps no impulses from when it slid: faces would be wrung by them, and
@@ -205,8 +208,9 @@ def moreau_step(
         pulled, linear_momentum=Vec3(*momentum[:3]), angular_momentum=Vec3(*momentum[3:])
     )
     if rows.carrying is None:
-        given = rows, scene.friction, active, contact
-        touched = _resting(touched, stopped & at_rest(*jax.lax.stop_gradient(given)))
+        rests = stopped & (fastest(rows.rates.velocity(velocity) - rows.after) <= motionless)
+        given = rests, rows, scene.friction, active, contact
+        touched = _resting(touched, at_rest(*jax.lax.stop_gradient(given)))
     after = tree_where(held, touched, pulled)
     end, late = flow.drift(half, after, inertial, still)
     error = jnp.maximum(jnp.maximum(early, late), kick.error)

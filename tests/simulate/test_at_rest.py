@@ -110,6 +110,28 @@ def test_what_tips_about_an_edge_does_not_rest(n, obstacles):
     np.testing.assert_allclose(found, expected, atol=2e-2 * (angle - expected))
 
 
+@pytest.mark.slow
+def test_what_lies_beyond_an_edge_tips():
+    """A box that lies still on one that has four of its corners, and its weight beside them."""
+    beyond, t1 = 0.04, 0.1
+    below = rb.RigidBody(rb.Box(HALF), 1000.0)
+    law = rb.Coulomb(2.0, 0.0)
+    two = rb.World([below, BOX], [FLOOR], gravity=(0, 0, -G), contact_law=law)
+    start = still([[0.0, 0.0, HALF[2]], [HALF[0] + beyond, 0.0, 3 * HALF[2]]])
+    end = rb.simulate(two, start, METHOD, t1).final
+
+    inertia = (HALF[0] ** 2 + HALF[2] ** 2) / 3 + beyond**2 + HALF[2] ** 2
+
+    def rate(_, y):
+        x = beyond * np.cos(y[0]) + HALF[2] * np.sin(y[0])
+        return [y[1], G * x / inertia]
+
+    expected = solve_ivp(rate, (0, t1), [0.0, 0.0], rtol=1e-10, atol=1e-12).y[0, -1]
+    _, found = 2 * np.arctan2(*np.asarray(end.quaternion)[:, [2, 0]].T)
+    # Steps of 5 ms have an error of half a per cent of it.
+    np.testing.assert_allclose(found, expected, rtol=2e-2)
+
+
 def test_what_rests_is_pushed_later():
     """By a force, as Newton's second law with friction says: v = (F/m - mu g) t."""
     start, friction, push = still([[0.0, 0.0, HALF[2]]]), 0.5, 8.0
