@@ -132,6 +132,11 @@ class Struck(NamedTuple):
         no = jnp.zeros((), bool)
         return Struck(none, no, no, no)
 
+    def among(self, those: Bool[Array, " n_contacts"]) -> Struck:
+        """With the impulses of some contacts alone."""
+        contact = jnp.where(those[None], self.impulse.contact, 0.0)
+        return self._replace(impulse=self.impulse._replace(contact=contact))
+
 
 class Stepped(NamedTuple):
     """The result of a step."""
@@ -192,15 +197,13 @@ def moreau_step(
     def fastest(u):
         return jnp.max(jnp.where(active[None], jnp.abs(jax.lax.stop_gradient(u)), 0.0), initial=0.0)
 
-    start, held, moved = before.impulse, jnp.any(active), fastest(coming)
+    held, moved = jnp.any(active), fastest(coming)
     motionless = 2 * slow * Tolerances.of(moved.dtype).accepted
     stopped = held & (moved <= motionless)
     # What has come to rest keeps no impulses from when it slid: faces would be wrung by them, and
     # many contacts have all the friction they can.
-    kept = active & ~(stopped & ~before.still)
-    start = start._replace(contact=jnp.where(kept[None], start.contact, 0.0))
-    before = before._replace(impulse=start)
-    arguments = (problem, mean, coming, rows.after, before, known)
+    begun = before.among(active & ~(stopped & ~before.still))
+    arguments = (problem, mean, coming, rows.after, begun, known)
     velocity, contact, found, residual = if_any(held, _touched, _free, *arguments)
     found = found._replace(still=stopped | (before.still & (moved <= _AWAKE * motionless)))
     momentum = problem.times_mass(velocity)

@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxrb.stepping.rows import WORLD, Links, Rows, over_needed
+from jaxrb.stepping.rows import WORLD, Links, Rows, group, over_needed, take, total
 
 # Runs of different lengths, the same bodies twice, and more than are written out.
 SIDES = [(0, 1)] * 4 + [(2, WORLD)] * 3 + [(1, 3)] + [(0, 1)] * 2 + [(4, 2)] * 5 + [(3, WORLD)]
@@ -44,3 +44,33 @@ def test_only_what_is_needed_is_looked_at(at_once):
     seen = over_needed(mark, jnp.asarray(needed), jnp.zeros(8, bool), at_once)
     # Empty places of the last round stand for the first number.
     np.testing.assert_array_equal(np.asarray(seen)[1:], needed[1:])
+
+
+# Of items: in turn, each as many or some as many; one each; not in turn; in too many blocks.
+OWNERS = [
+    [0, 0, 0, 1, 1, 1],
+    [0, 0, 1, 1, 2, 2, 2, 3, 3, 3, 4],
+    [0, 1, 2, 3],
+    [1, 1, 0, 0, 1],
+    [0, 0, 1, 2, 2, 3, 4, 4, 5, 6, 6],
+    [0] * 9 + [1] * 9 + [2] * 4,
+]
+
+
+@pytest.mark.parametrize("owner", OWNERS, ids=str)
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_sums_over_owners_and_numbers_of_them(owner, axis):
+    """Against NumPy, entry by entry, along any axis."""
+    owner = np.array(owner)
+    count = owner.max() + 1
+    rng = np.random.default_rng(0)
+    shape, of_owners = [2, 3, 4], [2, 3, 4]
+    shape[axis], of_owners[axis] = len(owner), count
+    items, numbers = rng.normal(size=shape), rng.normal(size=of_owners)
+    summed = np.zeros(of_owners)
+    np.add.at(summed, tuple(owner if k == axis else slice(None) for k in range(3)), items)
+    found = total(jnp.asarray(items), group(owner, count), axis)
+    np.testing.assert_allclose(found, summed, atol=1e-14)
+    np.testing.assert_array_equal(
+        take(jnp.asarray(numbers), owner, axis), np.take(numbers, owner, axis)
+    )
